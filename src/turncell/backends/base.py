@@ -1,0 +1,99 @@
+"""The seam between the runtime and an agent.
+
+A `Backend` makes a `Connection`: one live agent process, warm between turns. It
+reads all the time and hands every event to `deliver` at once, also during a
+stop; an agent whose output nobody reads cannot even answer that it stops.
+
+All methods run on the runtime's loop. None of them may decide how long a stop
+takes: the driver bounds every call, and ends the process by its pid if it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from turncell.events import Event
+from turncell.settings import Settings
+
+__all__ = ["Ack", "Backend", "Connection", "Deliver", "Hangup", "Launch", "Prompt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the user sent. `turn_id` is the uuid by which its messages are matched."""
+
+    text: str
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hangup:
+    """The agent's process has ended; `detail` is one line for a person."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """The agent's answer to an interrupt: the prompts it dropped before it began them."""
+
+    withdrawn: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to start an agent. `opened` says that `session_id` was written down before;
+    `exact` forbids to start afresh when it cannot be found."""
+
+    settings: Settings
+    session_id: str
+    opened: bool = False
+    exact: bool = False
+    token: str = field(default="", compare=False)
+
+
+#: Receives every event and, last of all, one `Hangup`. Never blocks.
+Deliver = Callable[[Event | Hangup], None]
+
+
+class Connection(Protocol):
+    """One live agent process."""
+
+    #: Whether it was to resume a conversation that the agent does not have (any more).
+    history_missing: bool
+
+    @property
+    def pid(self) -> int | None:
+        """The agent's process, None where there is none."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can take a prompt; once False it stays so."""
+
+    async def send(self, prompt: Prompt) -> None:
+        """Hand a prompt over. Raises OSError or a SettingError when it cannot."""
+
+    async def interrupt(self) -> Ack:
+        """Ask the running turn to stop. Raises OSError when it cannot be asked."""
+
+    def refuse(self, turn_id: str) -> None:
+        """Deny every further tool of this turn and settle its open questions."""
+
+    def hang_up(self) -> None:
+        """Close the agent's input, so that it can flush and leave. Returns at once."""
+
+    async def aclose(self) -> None:
+        """Release what this side holds, after the process has ended."""
+
+
+class Backend(Protocol):
+    """Makes connections."""
+
+    async def connect(self, launch: Launch, deliver: Deliver) -> Connection:
+        """Start an agent that is ready for a prompt.
+
+        Raises SettingError (the agent is missing, gave up, or was given
+        something it cannot use). Cancelling it leaves no process behind.
+        """

@@ -1,0 +1,271 @@
+"""The Claude agent: `ClaudeSDKClient` on a process of ours.
+
+This file and its two siblings are the only ones that import the SDK; importing
+them takes 1 to 3 s, so the runtime does it in a worker thread on first use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+import anyio
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    ClaudeSDKClient,
+    HookMatcher,
+    PermissionResultDeny,
+    ResultError,
+)
+from claude_agent_sdk._errors import MessageParseError
+
+from turncell import events as ev
+from turncell.backends.base import Ack, Deliver, Hangup, Launch, Prompt
+from turncell.backends.claude_process import ClaudeProcess
+from turncell.backends.claude_wire import Wire
+from turncell.errors import AgentStartError
+
+__all__ = ["ClaudeBackend", "ClaudeConnection"]
+
+# After the process has ended, how long (seconds) what it wrote may take to be
+# read. Its children can hold the pipe open, so its end is no sign.
+_LAST_WORDS = 0.3
+# A start that takes longer than this is given up (seconds); slow disks and big
+# MCP set-ups were reported to take 80 s. A stop does not wait for it.
+_START_LIMIT = 180.0
+
+
+def options_for(launch: Launch) -> ClaudeAgentOptions:
+    """The SDK's options for this launch."""
+    s = launch.settings
+    bound = {"resume": launch.session_id} if launch.opened else {"session_id": launch.session_id}
+    return ClaudeAgentOptions(
+        model=s.model,
+        effort=cast(Any, s.effort),
+        permission_mode=cast(Any, s.permission_mode),
+        max_turns=s.max_turns,
+        max_budget_usd=s.max_budget,
+        cwd=s.cwd,
+        allowed_tools=list(s.tools),
+        system_prompt=s.system,
+        setting_sources=cast(Any, None if s.sources is None else list(s.sources)),
+        verbatim_prompts=not s.expand,
+        include_partial_messages=True,
+        **bound,
+    )
+
+
+class ClaudeBackend:
+    """Starts Claude agents."""
+
+    async def connect(self, launch: Launch, deliver: Deliver) -> ClaudeConnection:
+        """Start an agent, resumed or afresh as the launch says.
+
+        A session the agent will not start under its id is tried once the other
+        way round: an id that exists cannot be started, one that is gone cannot be
+        resumed. `launch.exact` forbids the second.
+        """
+        try:
+            return await self._start(launch, deliver)
+        except AgentStartError as error:
+            refused_resume = isinstance(error.__cause__, ResultError)
+            if launch.opened and (launch.exact or not refused_resume):
+                raise
+            if not launch.opened and refused_resume:
+                raise
+            try:
+                other = await self._start(replace(launch, opened=not launch.opened), deliver)
+            except AgentStartError:
+                raise error from None
+            if launch.opened:
+                other.history_missing = True
+            return other
+
+    async def _start(self, launch: Launch, deliver: Deliver) -> ClaudeConnection:
+        connection = ClaudeConnection(launch, deliver)
+        try:
+            with anyio.fail_after(_START_LIMIT):
+                await connection.open()
+        except TimeoutError:
+            connection.process.kill_now()
+            raise AgentStartError(
+                f"The agent was not ready after {_START_LIMIT:.0f} s, so it was closed. Run the "
+                "cell again, or see %agent doctor."
+            ) from None
+        except BaseException:
+            connection.process.kill_now()
+            raise
+        return connection
+
+
+class ClaudeConnection:
+    """One live agent CLI."""
+
+    def __init__(self, launch: Launch, deliver: Deliver) -> None:
+        self.history_missing = False
+        self._deliver = deliver
+        self._wire = Wire(cost_so_far=None if launch.opened else 0.0)
+        self._refused: set[str] = set()
+        self._turn_id = ""
+        self._hung_up = False
+        self._tasks: list[asyncio.Task[None]] = []
+        options = options_for(launch)
+        # Tools that need a permission are asked about over the control channel.
+        spoken = replace(options, permission_prompt_tool_name="stdio")
+        self.process = ClaudeProcess(spoken, launch.token, launch.settings.cli)
+        hooks: Any = {"PreToolUse": [HookMatcher(hooks=[self._before_tool])]}
+        # Flags go to the process; the client itself needs only what it answers.
+        listening = ClaudeAgentOptions(
+            can_use_tool=self._may_use, hooks=hooks, verbatim_prompts=options.verbatim_prompts
+        )
+        self._client = ClaudeSDKClient(listening, transport=self.process)
+
+    @property
+    def pid(self) -> int | None:
+        """The CLI's pid."""
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can take a prompt."""
+        return self.process.is_ready() and not self._hung_up
+
+    async def open(self) -> None:
+        """Connect; raises AgentStartError with the agent's last words."""
+        connecting = asyncio.ensure_future(self._client.connect())
+        try:
+            while self.process.pid is None and not connecting.done():
+                await asyncio.sleep(0.002)
+            if self.process.pid is not None:
+                self._tasks.append(asyncio.ensure_future(self.process.read_stderr()))
+            await connecting
+        except (OSError, ResultError) as error:
+            raise self._start_error(error) from error
+        except Exception as error:  # noqa: BLE001 - the SDK raises bare Exceptions here
+            if isinstance(error, AgentStartError) or not _is_sdk_error(error):
+                raise
+            raise self._start_error(error) from error
+        finally:
+            connecting.cancel()
+        self._tasks.append(asyncio.ensure_future(self._listen()))
+        self._tasks.append(asyncio.ensure_future(self._watch()))
+
+    def _start_error(self, error: BaseException) -> AgentStartError:
+        code = self.process.exit_code
+        said = self.process.last_words or str(error)
+        ended = f"exit code {code}" if code is not None else "it still ran"
+        return AgentStartError(f"The agent could not start ({ended}): {said}")
+
+    async def send(self, prompt: Prompt) -> None:
+        """Write the prompt, named by its uuid."""
+        self._turn_id = prompt.turn_id
+        self._wire.sent(prompt.turn_id)
+
+        async def one() -> AsyncIterator[dict[str, Any]]:
+            yield {
+                "type": "user",
+                "uuid": prompt.turn_id,
+                "message": {"role": "user", "content": prompt.text},
+                "parent_tool_use_id": None,
+            }
+
+        await self._client.query(one())
+
+    async def interrupt(self) -> Ack:
+        """Ask the running turn to stop and drop the prompts behind it."""
+        query: Any = self._client._query
+        request = {"subtype": "interrupt", "cancel_queued": True}
+        try:
+            answer = await query._send_control_request(request)
+        except Exception as error:  # noqa: BLE001 - the SDK raises a bare Exception
+            raise OSError(f"the interrupt was not taken: {error}") from error
+        return Ack(tuple((answer or {}).get("cancelled") or ()))
+
+    def refuse(self, turn_id: str) -> None:
+        """Deny every further tool of this turn."""
+        self._refused.add(turn_id)
+        self._wire.stopping(turn_id)
+
+    def hang_up(self) -> None:
+        """Close the agent's stdin in the background."""
+        self._hung_up = True
+        self._tasks.append(asyncio.ensure_future(self.process.end_input()))
+
+    async def aclose(self) -> None:
+        """Let go of the SDK's tasks and of the pipes; bounded."""
+        self._hung_up = True
+        for task in self._tasks:
+            task.cancel()
+        with anyio.move_on_after(1.0):
+            await self._client.disconnect()
+        await self.process.close()
+
+    async def _listen(self) -> None:
+        """Hand on every message until the agent closes its output."""
+        while True:
+            try:
+                async for message in self._client.receive_messages():
+                    for event in self._wire.read(message, time.monotonic()):
+                        self._deliver(event)
+                return
+            except MessageParseError:
+                continue  # one message of an unknown shape; the stream itself goes on
+            except Exception:  # noqa: BLE001 - the SDK raises what ended the process
+                return  # `_watch` says so, with the exit code
+
+    async def _watch(self) -> None:
+        code = await self.process.wait()
+        listening = [task for task in self._tasks if task.get_coro().__name__ == "_listen"]
+        if listening:
+            await asyncio.wait(listening, timeout=_LAST_WORDS)
+        self._hung_up = True
+        said = self.process.last_words
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        self._deliver(Hangup(f"the agent process ended ({how})" + (f": {said}" if said else "")))
+
+    # What the agent asks us.
+
+    async def _before_tool(self, data: Any, tool_id: str | None, _: Any) -> dict[str, Any]:
+        if self._turn_id not in self._refused:
+            return {}
+        decision = {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": "The user stopped this turn.",
+        }
+        return {"hookSpecificOutput": decision}
+
+    async def _may_use(self, name: str, given: dict[str, Any], ctx: Any) -> PermissionResultDeny:
+        tool_id = str(ctx.tool_use_id or "")
+        answer: Literal["denied", "cancelled"]
+        if self._turn_id in self._refused:
+            answer, note = "cancelled", ""
+        else:
+            answer, note = "denied", _how_to_allow(name)
+        self._wire.denied(tool_id)
+        now, turn_id = time.monotonic(), self._turn_id
+        self._deliver(
+            ev.QuestionAsked(turn_id=turn_id, at=now, question_id=tool_id, tool=name, input=given)
+        )
+        self._deliver(
+            ev.QuestionSettled(turn_id=turn_id, at=now, question_id=tool_id, answer=answer)
+        )
+        if note:
+            self._deliver(ev.Notice(turn_id=turn_id, at=now, text=note, level="warning"))
+        return PermissionResultDeny(message=note or "The user stopped this turn.")
+
+
+def _how_to_allow(name: str) -> str:
+    return (
+        f"{name} was denied: nobody can be asked here yet. To allow it, run the cell with "
+        f"--tools {name} or with --permission-mode acceptEdits or bypassPermissions."
+    )
+
+
+def _is_sdk_error(error: Exception) -> bool:
+    # The SDK's own errors, and the bare Exception of its control channel.
+    module = type(error).__module__
+    return type(error) is Exception or module.startswith("claude_agent_sdk")

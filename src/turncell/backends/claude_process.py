@@ -1,0 +1,230 @@
+"""The agent CLI as a process of ours: the SDK's transport, with five differences.
+
+1. It lives in a session of its own from its first instruction, so that a kernel
+   interrupt (SIGINT to the kernel's whole group) never reaches it.
+2. On Linux it is told to die with the thread that started it (SIGTERM), so that a
+   killed kernel leaves no agent that works and spends on.
+3. It carries our token, and none of the marks of an agent session around us.
+4. Bytes that are not UTF-8, chatter and broken lines are skipped and counted; a
+   line may be as long as memory allows.
+5. Closing is instant. How long an end may take is decided by the stop ladder.
+
+The SDK still builds the command line (two private methods, checked by a test).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import anyio
+import claude_agent_sdk
+from anyio.abc import ByteReceiveStream, Process
+from claude_agent_sdk import ClaudeAgentOptions, CLINotFoundError, Transport
+from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
+
+from turncell.backends.claude_wire import LIFECYCLE
+from turncell.errors import SettingError
+from turncell.procs import CHILD_MARK, TOKEN
+
+__all__ = ["ClaudeProcess", "agent_environment", "find_cli"]
+
+# What an agent sets for its children (CLI 2.1.332, read from a tool's `env`). A
+# kernel started inside another agent's session has them, and must not hand them
+# on: the CLI refuses to start in one, and `CHILD_MARK` would lie.
+_SESSION_MARKS = (
+    "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_EXECPATH", "CLAUDE_PID", "CLAUDE_EFFORT",
+    "AI_AGENT", CHILD_MARK[0], TOKEN,
+)  # fmt: skip
+
+# Where `setpriv` is missing: ask for SIGTERM when the parent ends (prctl option 1).
+_DIE_WITH_PARENT = (
+    "import ctypes,os,sys;ctypes.CDLL(None).prctl(1,15);os.execv(sys.argv[1],sys.argv[1:])"
+)
+
+
+def agent_environment(base: Mapping[str, str], token: str) -> dict[str, str]:
+    """The environment an agent starts with: `base`, our token, no session marks."""
+    env = {key: value for key, value in base.items() if key not in _SESSION_MARKS}
+    env.update(
+        CLAUDE_CODE_ENTRYPOINT="sdk-py",
+        CLAUDE_AGENT_SDK_VERSION=claude_agent_sdk.__version__,
+    )
+    env[TOKEN] = token
+    return env
+
+
+def find_cli(setting: str | None) -> str:
+    """The path of the agent binary: the setting, else the one the SDK bundles or finds.
+
+    Raises SettingError when there is none that can be run.
+    """
+    if setting is None:
+        try:
+            return SubprocessCLITransport(prompt="", options=ClaudeAgentOptions())._find_cli()
+        except CLINotFoundError:
+            raise SettingError(
+                "No agent binary: this claude-agent-sdk bundles none for your platform. "
+                "Install one and name it with TURNCELL_CLI or %config AgentMagics.cli."
+            ) from None
+    path = shutil.which(os.path.expanduser(setting))
+    if path is None:
+        raise SettingError(
+            f"The agent binary {setting} cannot be run. "
+            "Correct TURNCELL_CLI or %config AgentMagics.cli, or unset it to use the bundled one."
+        )
+    return path
+
+
+def _launcher() -> list[str]:
+    if not sys.platform.startswith("linux"):
+        return []  # no parent-death signal here
+    setpriv = shutil.which("setpriv")
+    if setpriv:
+        return [setpriv, "--pdeathsig", "TERM", "--"]
+    return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT]
+
+
+class ClaudeProcess(Transport):
+    """The transport the SDK client speaks through. `on_exit` is called once, with the
+    exit code, on the loop, after everything the process wrote was handed on."""
+
+    def __init__(self, options: ClaudeAgentOptions, token: str, cli: str | None) -> None:
+        self._options = options
+        self._token = token
+        self._cli = cli
+        self._process: Process | None = None
+        self._write_lock = anyio.Lock()
+        self._stderr: deque[str] = deque(maxlen=40)
+        self.skipped_lines = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The agent's pid once it was started."""
+        return self._process.pid if self._process else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code (negative: a signal), None while it runs."""
+        return self._process.returncode if self._process else None
+
+    @property
+    def last_words(self) -> str:
+        """The last lines it wrote to stderr, at most 600 characters."""
+        return " ".join(" ".join(self._stderr).split())[-600:]
+
+    async def connect(self) -> None:
+        """Start the process. Raises SettingError when it cannot be started."""
+        cli = await anyio.to_thread.run_sync(find_cli, self._cli)
+        builder = SubprocessCLITransport(prompt="", options=self._options)
+        builder._cli_path = cli
+        cwd = self._options.cwd
+        if cwd is not None and not Path(cwd).is_dir():
+            raise SettingError(f"The directory {cwd} does not exist. Correct --cwd.")
+        env = agent_environment({**os.environ, **self._options.env}, self._token)
+        try:
+            self._process = await anyio.open_process(
+                [*_launcher(), *builder._build_command()],
+                stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise SettingError(
+                f"The agent {cli} could not be started ({error.strerror})."
+            ) from error
+
+    async def write(self, data: str) -> None:
+        """Write one line. Raises OSError when the process cannot take it."""
+        async with self._write_lock:
+            process = self._process
+            if process is None or process.stdin is None or process.returncode is not None:
+                raise BrokenPipeError("the agent process has ended")
+            try:
+                await process.stdin.send(data.encode())
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+                raise BrokenPipeError("the agent process takes no input any more") from error
+
+    async def end_input(self) -> None:
+        """Close its stdin, even under a writer that is stuck: a full pipe must not
+        keep the agent from being hung up on."""
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError, anyio.BrokenResourceError):
+                await self._process.stdin.aclose()
+
+    def read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        """Every JSON object the process writes, until it closes its output."""
+        return self._read_messages()
+
+    async def _read_messages(self) -> AsyncIterator[dict[str, Any]]:
+        if self._process is None or self._process.stdout is None:
+            return
+        async for line in _lines(self._process.stdout):
+            frame = self._parse(line)
+            if frame is not None:
+                yield frame
+
+    def _parse(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            frame = json.loads(line.decode("utf-8", "replace")) if line.startswith(b"{") else None
+        except ValueError:
+            frame = None
+        if not isinstance(frame, dict):
+            self.skipped_lines += bool(line.strip())
+            return None
+        if frame.get("type") == LIFECYCLE:
+            # The SDK drops this kind; as a system message it keeps its place in line.
+            return {**frame, "type": "system", "subtype": LIFECYCLE}
+        return frame
+
+    async def read_stderr(self) -> None:
+        """Drain stderr for ever, keeping its tail: a full pipe would block the agent."""
+        if self._process is not None and self._process.stderr is not None:
+            async for line in _lines(self._process.stderr):
+                self._stderr.append(line.decode("utf-8", "replace")[:2000])
+
+    async def wait(self) -> int:
+        """Wait for the process to end and return its exit code."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    def kill_now(self, sig: int = signal.SIGTERM) -> None:
+        """Signal the process itself, without waiting."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(sig)
+
+    async def close(self) -> None:
+        """Let go of the pipes. Never waits for the process."""
+        process = self._process
+        for stream in (process.stdin, process.stdout, process.stderr) if process else ():
+            if stream is not None:
+                with suppress(OSError, anyio.BrokenResourceError):
+                    await stream.aclose()
+
+    def is_ready(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.returncode is None
+
+
+async def _lines(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
+    """Whole lines, however they were cut into chunks; the last may lack its end."""
+    pending: list[bytes] = []
+    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+        async for chunk in stream:
+            *whole, rest = chunk.split(b"\n")
+            for line in whole:
+                yield b"".join([*pending, line])
+                pending.clear()
+            if rest:
+                pending.append(rest)
+    if pending:
+        yield b"".join(pending)

@@ -1,0 +1,276 @@
+"""SDK messages to our events: a fold without I/O.
+
+Theory of operation
+    The agent says when it takes a prompt up (a `command_lifecycle` frame that the
+    transport passes on as a system message) and names it in most messages. What
+    has no name belongs to the prompt that was taken up last; after its terminal
+    message nothing belongs to it any more. Agents too old to say either are
+    matched by the prompt that was sent last.
+
+    Deltas come by message id and block index. The whole message comes one block
+    at a time, without an index, in the order of its blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from claude_agent_sdk import (
+    AssistantMessage,
+    ResultMessage,
+    StreamEvent,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+
+from turncell import events as ev
+
+__all__ = ["LIFECYCLE", "NOBODY", "Wire"]
+
+#: Subtype under which the transport passes `command_lifecycle` frames on.
+LIFECYCLE = "command_lifecycle"
+#: The turn id of what the agent does on its own account, between prompts.
+NOBODY = "nobody"
+
+#: What the agent's `terminal_reason` or `subtype` makes of a turn.
+_ENDS = {
+    "completed": "completed",
+    "aborted_streaming": "aborted",
+    "aborted_tools": "aborted",
+    "max_turns": "max_turns",
+    "error_max_turns": "max_turns",
+    "budget_exceeded": "budget",
+    "max_budget_usd": "budget",
+    "error_max_budget_usd": "budget",
+}
+
+
+class Wire:
+    """Reads one connection's messages. `cost_so_far` is what the agent's running
+    total stood at (USD), None when nobody knows (after a resume)."""
+
+    def __init__(self, cost_so_far: float | None) -> None:
+        self._cost = cost_so_far
+        self._sent = ""
+        self._current: str | None = None
+        self._announces = False
+        self._message_id = ""
+        self._blocks: dict[str, str] = {}  # block key -> kind, of the message under way
+        self._settled: set[str] = set()
+        self._extra = 0
+        self._stopping = ""
+        self._denied: set[str] = set()
+
+    def sent(self, turn_id: str) -> None:
+        """A prompt is being handed over."""
+        self._sent = turn_id
+
+    def stopping(self, turn_id: str) -> None:
+        """This turn was asked to stop: its failing tools were cancelled."""
+        self._stopping = turn_id
+
+    def denied(self, tool_id: str) -> None:
+        """We did not allow this tool call."""
+        self._denied.add(tool_id)
+
+    def read(self, message: Any, at: float) -> list[ev.Event]:
+        """Return the events of one SDK message read at `at` (monotonic seconds).
+
+        A message nobody knows gives no events.
+        """
+        if isinstance(message, StreamEvent):
+            return list(self._stream(message, at))
+        if isinstance(message, AssistantMessage):
+            return list(self._assistant(message, at))
+        if isinstance(message, UserMessage):
+            return list(self._user(message, at))
+        if isinstance(message, ResultMessage):
+            return list(self._result(message, at))
+        if isinstance(message, SystemMessage):
+            return list(self._system(message, at))
+        return []
+
+    def _turn(self, message: Any = None) -> str:
+        named = getattr(message, "user_message_uuids", None) or ()
+        if self._current in named:
+            return str(self._current)
+        if named:
+            return str(named[-1])
+        if self._current is not None:
+            return self._current
+        return NOBODY if self._announces else self._sent
+
+    # The stream: a preview.
+
+    def _stream(self, message: StreamEvent, at: float) -> Iterator[ev.Event]:
+        if message.parent_tool_use_id is not None:
+            return
+        event = message.event
+        kind = event.get("type")
+        if kind == "message_start":
+            self._open_message(str(event["message"].get("id")))
+        elif kind == "content_block_start":
+            block = event.get("content_block") or {}
+            self._blocks[self._key(event)] = str(block.get("type"))
+        elif kind == "content_block_delta":
+            yield from self._delta(message, event, at)
+
+    def _open_message(self, message_id: str) -> None:
+        self._message_id = message_id
+        self._blocks.clear()
+        self._settled.clear()
+
+    def _key(self, event: dict[str, Any]) -> str:
+        return f"{self._message_id}:{event.get('index')}"
+
+    def _delta(self, message: StreamEvent, event: dict[str, Any], at: float) -> Iterator[ev.Event]:
+        delta = event.get("delta") or {}
+        kind = delta.get("type")
+        key = self._key(event)
+        if kind == "text_delta":
+            text = str(delta.get("text", ""))
+            yield ev.TextDelta(turn_id=self._turn(message), at=at, text=text, block=key)
+        elif kind == "thinking_delta":
+            text = str(delta.get("thinking", ""))
+            yield ev.ThinkingDelta(turn_id=self._turn(message), at=at, text=text, block=key)
+
+    # Whole messages: the authority.
+
+    def _assistant(self, message: AssistantMessage, at: float) -> Iterator[ev.Event]:
+        if message.error is not None:
+            return  # an API error in the clothes of an answer; the result carries it too
+        turn_id = self._turn(message)
+        parent = message.parent_tool_use_id
+        for block in message.content:
+            if isinstance(block, ToolUseBlock):
+                yield ev.ToolStarted(
+                    turn_id=turn_id, at=at, tool_id=block.id, name=block.name,
+                    input=block.input, parent=parent,
+                )  # fmt: skip
+            elif isinstance(block, TextBlock) and parent is None:
+                key, _ = self._claim(message.message_id, "text")
+                yield ev.TextSettled(turn_id=turn_id, at=at, text=block.text, block=key)
+            elif isinstance(block, ThinkingBlock) and parent is None:
+                key, streamed = self._claim(message.message_id, "thinking")
+                if not streamed:
+                    yield ev.ThinkingDelta(turn_id=turn_id, at=at, text=block.thinking, block=key)
+
+    def _claim(self, message_id: str | None, kind: str) -> tuple[str, bool]:
+        """The key of the streamed block that this whole block settles, or a new one."""
+        if message_id == self._message_id:
+            for key, streamed_kind in self._blocks.items():
+                if streamed_kind == kind and key not in self._settled:
+                    self._settled.add(key)
+                    return key, True
+        self._extra += 1
+        return f"{message_id}:whole-{self._extra}", False
+
+    def _user(self, message: UserMessage, at: float) -> Iterator[ev.Event]:
+        if not isinstance(message.content, list):
+            return
+        turn_id = self._turn()
+        for block in message.content:
+            if isinstance(block, ToolResultBlock):
+                yield ev.ToolEnded(
+                    turn_id=turn_id, at=at, tool_id=block.tool_use_id,
+                    status=self._status(block, turn_id), output=_plain(block.content),
+                )  # fmt: skip
+
+    def _status(self, block: ToolResultBlock, turn_id: str) -> str:
+        if block.tool_use_id in self._denied:
+            return "denied"
+        if not block.is_error:
+            return "done"
+        return "cancelled" if turn_id == self._stopping else "failed"
+
+    def _system(self, message: SystemMessage, at: float) -> Iterator[ev.Event]:
+        data = message.data
+        if message.subtype == LIFECYCLE:
+            self._announces = True
+            if data.get("state") == "started":
+                self._current = str(data.get("command_uuid"))
+        elif message.subtype == "init":
+            yield ev.SessionOpened(
+                turn_id=self._turn(), at=at, session_id=str(data.get("session_id")),
+                model=data.get("model"), cwd=data.get("cwd"),
+                permission_mode=data.get("permissionMode"),
+                agent_version=data.get("claude_code_version"),
+                capabilities=tuple(data.get("capabilities") or ()),
+            )  # fmt: skip
+        elif message.subtype == "api_retry":
+            yield ev.ApiRetry(
+                turn_id=self._turn(), at=at, attempt=int(data.get("attempt") or 0),
+                limit=int(data.get("max_retries") or 0),
+                delay=float(data.get("retry_delay_ms") or 0) / 1000,
+                status=data.get("error_status"),
+            )  # fmt: skip
+        elif message.subtype == "compact_boundary":
+            text = "the agent shortened its memory of the conversation"
+            yield ev.Notice(turn_id=self._turn(), at=at, text=text)
+
+    def _result(self, message: ResultMessage, at: float) -> Iterator[ev.Event]:
+        turn_id = self._turn(message)
+        end = _end(message)
+        usage, cost = _usage(message.usage), self._turn_cost(message)
+        if usage is None and cost == 0:
+            cost = None  # nothing was counted, which does not mean that it was free
+        yield ev.UsageReported(
+            turn_id=turn_id, at=at, cost_usd=cost, usage=usage, model_turns=message.num_turns
+        )
+        yield ev.AgentFinished(
+            turn_id=turn_id, at=at, end=end, session_id=message.session_id,
+            error=_error(message, end),
+        )  # fmt: skip
+        if turn_id == self._current:
+            self._current = None
+
+    def _turn_cost(self, message: ResultMessage) -> float | None:
+        # The agent reports a running total of its process, and after a resume it
+        # may or may not start from zero: the first figure then tells nothing.
+        before, self._cost = self._cost, message.total_cost_usd
+        if before is None or self._cost is None:
+            return None
+        return round(max(0.0, self._cost - before), 9)
+
+
+def _end(message: ResultMessage) -> str:
+    end = _ENDS.get(message.terminal_reason or "") or _ENDS.get(message.subtype)
+    if end in ("aborted", "max_turns", "budget"):
+        return end
+    finished = end == "completed" or (message.terminal_reason is None and not message.is_error)
+    return "completed" if finished and not message.is_error else "error"
+
+
+def _error(message: ResultMessage, end: str) -> str | None:
+    if end == "max_turns":
+        return "the agent used up its turns (--max-turns)"
+    if end == "budget":
+        return "the agent used up its budget (--max-budget)"
+    if end != "error":
+        return None
+    said = message.result or "; ".join(message.errors or ())
+    return said or f"the agent ended early ({message.terminal_reason or message.subtype})"
+
+
+def _usage(usage: dict[str, Any] | None) -> dict[str, int] | None:
+    """Token counts of this turn. All zero means that no model call was counted
+    to its end (a stop does that), which is not the same as none was used."""
+    names = (
+        "input_tokens", "output_tokens",
+        "cache_creation_input_tokens", "cache_read_input_tokens",
+    )  # fmt: skip
+    counts = {name: int((usage or {}).get(name) or 0) for name in names}
+    return counts if any(counts.values()) else None
+
+
+def _plain(content: Any) -> str:
+    """The text of a tool's result; other kinds of content are named."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = (b.get("text") or f"[{b.get('type', 'content')}]" for b in content)
+    return "\n".join(parts)

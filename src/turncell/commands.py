@@ -1,0 +1,194 @@
+"""The line forms of `%agent`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from turncell.errors import SessionBusy, UsageError
+from turncell.hold import hold, stop_routes
+from turncell.options import LATER_FORMS, LINE_FORMS, LINE_HELP, parse_words
+
+if TYPE_CHECKING:
+    from turncell.magics import AgentMagics
+    from turncell.outcome import TurnResult
+
+__all__ = ["Commands", "Rows"]
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+class Rows(list[dict[str, Any]]):
+    """Rows for a program that print as a table for a person."""
+
+    def __repr__(self) -> str:
+        if not self:
+            return "(none)"
+        names = list(self[0])
+        cells = [names, *([_cell(row[name]) for name in names] for row in self)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
+        lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+class Commands:
+    """Carries out one `%agent` line for the magics."""
+
+    def __init__(self, magics: AgentMagics) -> None:
+        self._magics = magics
+        self._book = magics.book()
+
+    def run(self, line: str) -> Any:
+        """Do what the line says. Raises UsageError for words it does not know."""
+        command, names, flags = parse_words(line)
+        if command in ("help", "--help", "-h"):
+            return self._magics.say(LINE_HELP)
+        if command in LATER_FORMS:
+            raise UsageError(f"%agent {command} is not there yet. %agent --help lists what is.")
+        known = {form.split()[0] for form in LINE_FORMS}
+        if command not in known:
+            raise UsageError(
+                f"%agent {command} is unknown: a prompt goes into a %%agent cell, "
+                f"and the commands are {', '.join(sorted(known))}."
+            )
+        allowed = {"--all", "--now"} if command == "stop" else set()
+        if flags - allowed:
+            raise UsageError(f"%agent {command}: unknown option {sorted(flags - allowed)[0]}.")
+        if len(names) > 1:
+            raise UsageError(f"%agent {command}: one name at most, not {' '.join(names)}.")
+        act = getattr(self, "_" + command)
+        return act(flags, *names) if command == "stop" else act(*names)
+
+    def _known(self, name: str) -> str:
+        if name not in self._book.names:
+            names = ", ".join(self._book.names) or "none yet"
+            raise UsageError(f"There is no session {name}. Sessions of this kernel: {names}.")
+        return name
+
+    def _status(self) -> None:
+        running = [t for t in self._book.turns if not t.done()]
+        lines = [f"session: {self._book.current}"]
+        lines += [f"running: turn {t.turn_id[:8]} of session {t.session}" for t in running]
+        if not running:
+            lines.append("running: nothing")
+        for result in self._book.results[-5:]:
+            lines.append(
+                f"recent: {result.session} · {result.outcome} · {result.duration:.1f} s"
+                f" · {len(result.text):,} characters"
+            )
+        lines.append(f"stop: {stop_routes(self._magics.shell).describe()}")
+        sources = self._magics.settings().sources
+        lines.append(f"agent settings files: {'the default' if sources is None else ', '.join(sources) or 'none'}")
+        self._magics.say("\n".join(lines))
+
+    def _stop(self, flags: set[str], name: str | None = None) -> None:
+        turns = [t for t in self._book.turns if not t.done() or t.unstopped]
+        if name is not None:
+            turns = [t for t in turns if t.session == self._known(name)]
+        elif "--all" not in flags:
+            current = [t for t in turns if t.session == self._book.current]
+            turns = (current or turns)[:1]
+        if not turns:
+            return self._magics.say("Nothing is running.")
+        for turn in turns:
+            turn.stop("user", now="--now" in flags)
+        names = ", ".join(dict.fromkeys(t.session for t in turns))
+        return self._magics.say(f"Stopping {len(turns)} turn(s) of {names}. %agent wait joins.")
+
+    def _sessions(self) -> Rows:
+        rows = Rows()
+        for name in self._book.names:
+            known = self._book.conversation(name)
+            used = known.last_used
+            rows.append(
+                {
+                    "name": name,
+                    "id": known.session_id,
+                    "turns": known.turns,
+                    "last used": used and time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(used)),
+                    "left": "running" if known.busy else known.left,
+                    "resumable": known.link.opened,
+                    "current": "*" if name == self._book.current else "",
+                }
+            )
+        return rows
+
+    def _use(self, name: str | None = None) -> None:
+        if name is None:
+            raise UsageError("%agent use NAME: which session?")
+        self._book.current = self._known(name)
+        self._magics.say(f"The current session is {name}.")
+
+    def _new(self, name: str | None = None) -> None:
+        name = name or self._book.current
+        known = self._book.conversation(name)
+        if known.turns:
+            known.renew()
+        self._book.current = name
+        self._magics.say(f"Session {name} starts afresh as {known.session_id}.")
+
+    def _resume(self, which: str | None = None) -> None:
+        if which is None:
+            if not self._book.names:
+                raise UsageError(
+                    "No session was used in this kernel yet, and finding one from before a "
+                    "restart is not there yet. Give its id: %agent resume ID."
+                )
+            which = self._book.current
+        if which in self._book.names:
+            self._book.current = which
+            known = self._book.conversation(which)
+            return self._magics.say(f"The current session is {which} ({known.session_id}).")
+        if not _UUID.fullmatch(which):
+            raise UsageError(f"{which} is neither a session of this kernel nor an agent session id.")
+        known = self._book.conversation(self._book.current)
+        if known.busy:
+            raise SessionBusy(f"Session {known.name} is running. Stop it first, or use another.")
+        known.bind(which)
+        return self._magics.say(f"Session {known.name} goes on as {which} with the next prompt.")
+
+    def _wait(self, name: str | None = None) -> None:
+        mine = [t for t in self._book.turns if name in (None, t.session)]
+        if name is not None:
+            self._known(name)
+        if not mine:
+            return self._magics.say("Nothing to wait for.")
+        turn = next((t for t in mine if not t.done()), mine[-1])
+        hold(turn, lambda: turn.stop("kernel_interrupt"))
+        turn.result()
+        return None
+
+    def _last(self) -> TurnResult:
+        if not self._book.results:
+            raise UsageError("No turn was run in this kernel yet.")
+        return self._book.results[-1]
+
+    def _config(self) -> Rows:
+        settings = self._magics.settings()
+        rows = Rows()
+        plain = [f.name for f in dataclasses.fields(settings) if f.name not in ("stop", "origins")]
+        values = {name: getattr(settings, name) for name in plain}
+        stop = {f.name: getattr(settings.stop, f.name) for f in dataclasses.fields(settings.stop)}
+        for name, value in {**values, **stop}.items():
+            origin = settings.origins.get(name, "default")
+            rows.append({"setting": name, "value": value, "origin": origin})
+        for name in ("max_warm", "idle_limit"):
+            rows.append({"setting": name, "value": getattr(self._magics, name), "origin": "%config"})
+        return rows
+
+    def _doctor(self) -> None:
+        from turncell.doctor import examine
+
+        found = examine(self._magics.settings().cli)
+        found.append(("front end", stop_routes(self._magics.shell).describe()))
+        width = max(len(what) for what, _ in found)
+        self._magics.say("\n".join(f"{what:<{width}}  {text}" for what, text in found))

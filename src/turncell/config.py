@@ -1,0 +1,55 @@
+"""Where settings come from: defaults, the environment, `%config`, a cell's options.
+
+Each later place wins over the earlier ones, and every value remembers its place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from turncell.errors import UsageError
+from turncell.settings import Settings
+
+__all__ = ["ENVIRONMENT", "settings_from_environment"]
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+#: Environment variable -> (setting, how to read it).
+ENVIRONMENT: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "TURNCELL_MODEL": ("model", str),
+    "TURNCELL_EFFORT": ("effort", str),
+    "TURNCELL_PERMISSION_MODE": ("permission_mode", str),
+    "TURNCELL_MAX_TURNS": ("max_turns", int),
+    "TURNCELL_MAX_BUDGET": ("max_budget", float),
+    "TURNCELL_CWD": ("cwd", str),
+    "TURNCELL_TOOLS": ("tools", _names),
+    "TURNCELL_SETTINGS": ("sources", _names),
+    "TURNCELL_CLI": ("cli", str),
+    "TURNCELL_TIMEOUT": ("timeout", float),
+    "TURNCELL_ACK": ("ack", float),
+    "TURNCELL_GRACE": ("grace", float),
+    "TURNCELL_STRATEGY": ("strategy", str),
+}
+
+
+def settings_from_environment(environ: Mapping[str, str] | None = None) -> Settings:
+    """The defaults with what TURNCELL_… variables change.
+
+    Raises UsageError naming the variable whose value cannot be used.
+    """
+    environ = os.environ if environ is None else environ
+    settings = Settings()
+    for variable, (name, read) in ENVIRONMENT.items():
+        text = environ.get(variable, "").strip()
+        if not text:
+            continue
+        try:
+            settings = settings.merged(variable, {name: read(text)})
+        except (ValueError, UsageError) as error:
+            raise UsageError(f"{variable}={text}: {error}. Correct or unset it.") from None
+    return settings

@@ -1,0 +1,154 @@
+"""One conversation on the runtime loop: its link, and the turns that wait in line for it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+
+from turncell import stimuli as st
+from turncell.backends.base import Prompt
+from turncell.driver import TurnRun
+from turncell.handle import TurnHandle
+from turncell.link import Link, LoadBackend
+from turncell.outcome import Outcome, Reason, TurnResult
+from turncell.painter import Drawable
+from turncell.settings import Settings
+from turncell.turn import Turn
+
+__all__ = ["Conversation", "Order"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one turn was asked for."""
+
+    prompt: str
+    settings: Settings
+    view: Drawable
+    new: bool = False
+    resume: str | None = None
+    on_over: Callable[[TurnResult], None] = field(default=lambda _: None)
+
+
+class Conversation:
+    """Owns the link of one named session. Everything but `start`'s arguments, `busy`,
+    `link` and the counters is touched on the loop only."""
+
+    def __init__(self, name: str, load: LoadBackend) -> None:
+        self.name = name
+        self.link = Link(load)
+        self.turns = 0
+        self.last_used: float | None = None
+        self.left = "new"
+        self.unstopped = False
+        self._load = load
+        self._line: deque[tuple[str, TurnRun]] = deque()
+        self._candidate: Link | None = None
+        self._idle: anyio.CancelScope | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs or waits."""
+        return bool(self._line)
+
+    @property
+    def session_id(self) -> str:
+        """The agent's session id: the one a pending `resume` will use, else the bound one."""
+        return (self._candidate or self.link).session_id
+
+    def bind(self, session_id: str) -> None:
+        """Use another agent session from the next prompt on, if it can be resumed."""
+        self._candidate = Link(self._load, session_id)
+
+    def renew(self) -> None:
+        """Start afresh, under a new id, with the next prompt."""
+        self._candidate = Link(self._load)
+
+    async def conduct(self, order: Order, handle: TurnHandle) -> None:
+        """Run one turn when its place in the line comes."""
+        self._used()
+        if order.resume is not None:
+            self.bind(order.resume)
+        if order.new:
+            self.renew()
+        link = self._candidate or self.link
+        turn = Turn(handle.turn_id, order.settings.stop, order.settings.timeout)
+        run = TurnRun(
+            turn,
+            Prompt(order.prompt, handle.turn_id),
+            link,
+            order.settings,
+            order.view,
+            session=self.name,
+            on_event=handle.hear,
+            on_over=lambda result: self._over(result, order, handle),
+        )
+        self._line.append((handle.turn_id, run))
+        self._call_first()
+        try:
+            await run.run()
+        finally:
+            self._line.remove((handle.turn_id, run))
+            self.unstopped = False
+            if link is self._candidate:
+                await self._adopt(link)
+            self._call_first()
+
+    def _used(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+
+    def _call_first(self) -> None:
+        for place, (_, run) in enumerate(self._line):
+            run.record.queued_behind = place
+        if self._line:
+            self._line[0][1].put(st.Begin())
+
+    async def _adopt(self, link: Link) -> None:
+        """A session the user named becomes ours once it was really opened; else all stays."""
+        self._candidate = None
+        if link.reached or not link.typed_id:
+            old, self.link = self.link, link
+            await old.close()
+
+    def _over(self, result: TurnResult, order: Order, handle: TurnHandle) -> None:
+        self.turns += 1
+        self.last_used = time.time()
+        self.left = str(result.outcome)
+        self.unstopped = result.outcome is Outcome.UNSTOPPED
+        order.on_over(result)
+        handle.finish(result)
+
+    def stop(self, turn_id: str | None, reason: Reason, force: bool) -> None:
+        """Stop one turn, or the one that runs; nothing where there is none."""
+        for known, run in self._line:
+            if turn_id in (None, known):
+                run.put(st.StopAsked(reason, force))
+                return
+
+    async def leave(self, seconds: float) -> None:
+        """Stop every turn and close the agent, in about `seconds` in all."""
+        self._used()
+        for _, run in tuple(self._line):
+            run.put(st.Hurry(run.turn.ladder.policy.hurried(seconds)))
+        with anyio.move_on_after(seconds):
+            while self._line:
+                await anyio.sleep(0.01)
+        await self.link.close(seconds / 4)
+
+    async def close_if_idle(self, seconds: float) -> None:
+        """Close the warm agent when the session stays unused for `seconds`."""
+        with anyio.CancelScope() as self._idle:
+            await anyio.sleep(seconds)
+            if not self.busy:
+                await self.link.close()
+
+
+def new_turn_id() -> str:
+    """A uuid for a turn: the agent repeats it in what belongs to the turn."""
+    return str(uuid.uuid4())

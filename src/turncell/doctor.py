@@ -1,0 +1,88 @@
+"""What this place is like: versions, the agent, where its credentials come from.
+
+Never the secret itself, only its source.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+from turncell.errors import TurncellError
+
+__all__ = ["credentials_source", "examine"]
+
+_PACKAGES = ("turncell", "claude-agent-sdk", "ipython", "ipykernel", "ipywidgets", "jupyterlab")
+
+#: Environment variables the agent takes its credentials from, in the order it prefers them.
+_CREDENTIALS = {
+    "CLAUDE_CODE_USE_BEDROCK": "Amazon Bedrock",
+    "CLAUDE_CODE_USE_VERTEX": "Google Vertex AI",
+    "ANTHROPIC_AUTH_TOKEN": "a token in ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_API_KEY": "an API key in ANTHROPIC_API_KEY",
+    "CLAUDE_CODE_OAUTH_TOKEN": "a login token in CLAUDE_CODE_OAUTH_TOKEN",
+}
+
+
+def examine(cli: str | None = None) -> list[tuple[str, str]]:
+    """Rows of (what, finding). Runs the agent binary once for its version."""
+    rows = [("python", f"{platform.python_version()} on {platform.system()}")]
+    rows += [(package, _version(package)) for package in _PACKAGES]
+    rows += _agent_rows(cli)
+    rows.append(("credentials", credentials_source(os.environ)))
+    if base := os.environ.get("ANTHROPIC_BASE_URL"):
+        rows.append(("model server", base))
+    rows.append(("settings directory", _config_dir_state(os.environ)))
+    return rows
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _agent_rows(cli: str | None) -> list[tuple[str, str]]:
+    from turncell.backends.claude_process import find_cli
+
+    try:
+        path = find_cli(cli)
+    except TurncellError as error:
+        return [("agent", str(error))]
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [("agent", f"{path}: does not run ({error})")]
+    if done.returncode:
+        return [("agent", f"{path}: does not run ({done.stderr.strip()[-200:]})")]
+    return [("agent", f"{done.stdout.strip()} at {path}")]
+
+
+def credentials_source(environ: Mapping[str, str]) -> str:
+    """Where the agent will take its credentials from, never the secret."""
+    for variable, meaning in _CREDENTIALS.items():
+        if environ.get(variable):
+            return meaning
+    if (_config_dir(environ) / ".credentials.json").exists():
+        return "the agent's own login"
+    if sys.platform == "darwin":
+        return "none in the environment; perhaps the agent's own login in the keychain"
+    return "none found: set ANTHROPIC_API_KEY, or log in with the agent's own command"
+
+
+def _config_dir(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+
+
+def _config_dir_state(environ: Mapping[str, str]) -> str:
+    directory = _config_dir(environ)
+    nearest = next(p for p in (directory, *directory.parents) if p.exists())
+    if os.access(nearest, os.W_OK):
+        return str(directory)
+    return f"{directory} is not writable: the agent cannot keep conversations there"

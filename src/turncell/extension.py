@@ -1,0 +1,31 @@
+"""Load and unload: everything registered here is taken back here."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from turncell.magics import AgentMagics
+
+__all__ = ["load", "unload"]
+
+
+def load(shell: Any) -> None:
+    """Register the magics and their settings."""
+    magics = AgentMagics(shell)
+    shell.register_magics(magics)
+    shell.configurables.append(magics)
+
+
+def unload(shell: Any) -> None:
+    """Stop what runs, end the agents and the runtime thread, take the magics back."""
+    session = sys.modules.get("turncell.session")
+    if session is not None:  # without it no turn was ever run
+        session.book().close()
+    manager = shell.magics_manager
+    for kind in ("line", "cell"):
+        bound = manager.magics[kind].get("agent")
+        if isinstance(getattr(bound, "__self__", None), AgentMagics):
+            del manager.magics[kind]["agent"]
+    manager.registry.pop(AgentMagics.__name__, None)
+    shell.configurables[:] = [c for c in shell.configurables if not isinstance(c, AgentMagics)]

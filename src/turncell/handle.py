@@ -1,0 +1,189 @@
+"""`TurnHandle`, public as `turncell.Turn`: one turn, held from any thread or event loop.
+
+The runtime tells the handle what happens (`hear`, `finish`); everything else may be
+called from anywhere. Waiting on a foreign loop wakes ten times a second, because a
+kernel interrupt reaches an awaited cell only when its loop wakes up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import suppress
+from typing import Any
+
+import anyio
+
+from turncell.errors import TurnFailed, TurnStopped
+from turncell.events import Event
+from turncell.outcome import Outcome, Reason, TurnResult
+
+__all__ = ["Stopper", "TurnHandle"]
+
+#: Seconds between two beats while a foreign loop waits.
+_BEAT = 0.1
+
+#: Takes the reason and whether to go straight to the last rung; returns at once.
+Stopper = Callable[[Reason, bool], None]
+
+
+class TurnHandle:
+    """One turn under way. `await` it, iterate its events, or call `result()`."""
+
+    def __init__(self, turn_id: str, session: str, stopper: Stopper, bound: float) -> None:
+        self.turn_id = turn_id
+        self.session = session
+        self.bound = bound  # the longest a stop of this turn can take, in seconds
+        self._stopper = stopper
+        self._over = threading.Event()
+        self._result: TurnResult | None = None
+        self._events: list[Event] = []
+        self._wakers: set[Callable[[], None]] = set()
+
+    def __repr__(self) -> str:
+        state = self._result.outcome if self._result else "running"
+        return f"<Turn {self.turn_id[:8]} of session {self.session!r}: {state}>"
+
+    def stop(self, reason: str = "user", *, now: bool = False) -> None:
+        """Ask the turn to stop: any thread, any state, any number of times; returns at
+        once. A repeat means "next rung now"; `now=True` goes to the last rung.
+
+        Raises ValueError for a reason that does not exist.
+        """
+        wanted = Reason(reason)
+        if not self._over.is_set() or self.unstopped:
+            self._stopper(wanted, now)
+
+    def done(self) -> bool:
+        """Whether the turn is over (an unstopped one is, for those who wait)."""
+        return self._over.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the turn is over, at most `timeout` seconds; True when it is."""
+        return self._over.wait(timeout)
+
+    @property
+    def unstopped(self) -> bool:
+        """Whether a stop gave up on it, so that it still runs."""
+        return self._result is not None and self._result.outcome is Outcome.UNSTOPPED
+
+    def result(self, timeout: float | None = None, *, raise_error: bool = True) -> TurnResult:
+        """Block until the turn is over and return what it left.
+
+        Ctrl-C while it blocks stops the turn. Raises TurnStopped or TurnFailed like
+        the magic does (not with raise_error=False), TimeoutError after `timeout` s.
+        """
+        while True:
+            try:
+                if not self._over.wait(timeout):
+                    raise TimeoutError(f"the turn was not over after {timeout} s")
+                return self._settle(raise_error)
+            except KeyboardInterrupt:
+                self.stop("kernel_interrupt")
+                timeout = self.bound + 5.0
+
+    async def join(self, *, raise_error: bool = True) -> TurnResult:
+        """Wait on any event loop. Cancelling the wait leaves the turn alone."""
+        async for _ in self._changes():
+            if self._over.is_set():
+                break
+        return self._settle(raise_error)
+
+    def __await__(self) -> Generator[Any, None, TurnResult]:
+        return self.join().__await__()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        seen = 0
+        async for _ in self._changes():
+            over = self._over.is_set()
+            while seen < len(self._events):
+                yield self._events[seen]
+                seen += 1
+            if over:
+                return
+
+    def _settle(self, raise_error: bool) -> TurnResult:
+        result = self._result
+        assert result is not None, "a turn that is over has a result"
+        if raise_error:
+            raise_for(result)
+        return result
+
+    async def _changes(self) -> AsyncIterator[None]:
+        """Yield now, and again whenever something may have changed."""
+        while True:
+            event = anyio.Event()
+            waker = _from_any_thread(event.set)
+            self._wakers.add(waker)
+            try:
+                yield
+                with anyio.move_on_after(_BEAT):
+                    await event.wait()
+            finally:
+                self._wakers.discard(waker)
+
+    # For the runtime.
+
+    def hear(self, event: Event) -> None:
+        """Something happened in this turn."""
+        self._events.append(event)
+        self._wake()
+
+    def finish(self, result: TurnResult) -> None:
+        """The turn is over."""
+        self._result = result
+        self._over.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        for waker in tuple(self._wakers):
+            waker()
+
+
+def raise_for(result: TurnResult) -> None:
+    """Raise TurnStopped or TurnFailed unless the turn simply completed."""
+    if result.receipt is not None or result.outcome is Outcome.UNSTOPPED:
+        raise TurnStopped(_stopped_line(result), result)
+    if result.outcome is not Outcome.COMPLETED:
+        raise TurnFailed(_failed_line(result), result)
+
+
+def _stopped_line(result: TurnResult) -> str:
+    if result.outcome is Outcome.UNSTOPPED:
+        return "the agent did not stop and still runs. End it with %agent stop --now."
+    if result.receipt is not None and result.receipt.survivors:
+        pids = ", ".join(str(s.pid) for s in result.receipt.survivors)
+        return f"stopped, but these processes could not be ended: {pids}. End them yourself."
+    if result.outcome is Outcome.COMPLETED:
+        return "the stop came as the agent finished: the answer is whole. Go on in the next cell."
+    return "stopped; the partial text is kept. Go on in the next cell, it resumes the conversation."
+
+
+def _failed_line(result: TurnResult) -> str:
+    what = result.error or f"the turn ended {result.outcome}"
+    if result.outcome is Outcome.LOST:
+        return f"{what}. The next cell reconnects to the same conversation."
+    return what
+
+
+def _from_any_thread(call: Callable[[], object]) -> Callable[[], None]:
+    """A twin of `call` that runs it on the present event loop, asyncio or trio."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        import trio  # only trio is left, and it is imported when it runs
+
+        token = trio.lowlevel.current_trio_token()
+
+        def wake_trio() -> None:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(call)
+
+        return wake_trio
+
+    def wake_asyncio() -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(call)
+
+    return wake_asyncio

@@ -1,0 +1,161 @@
+"""One session's line to its agent: a durable id and, at times, a warm connection.
+
+The link knows how to get an agent that has the conversation (warm, resumed or
+fresh), where its events go, and how to be rid of it within a bound.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable
+
+import anyio
+
+from turncell import events as ev
+from turncell import procs
+from turncell.backends.base import Backend, Connection, Hangup, Launch
+from turncell.painter import off_loop
+from turncell.settings import Settings
+
+__all__ = ["Link"]
+
+#: Seconds an agent gets to leave politely before it is killed.
+POLITE = 1.5
+
+#: Loads the backend: importing an SDK can take seconds, so it may not be on the loop.
+LoadBackend = Callable[[], Backend]
+
+
+class Link:
+    """The agent of one session. Lives on the runtime loop."""
+
+    def __init__(self, load: LoadBackend, session_id: str | None = None) -> None:
+        self._load = load
+        self.session_id = session_id or str(uuid.uuid4())
+        self.opened = session_id is not None
+        self.typed_id = session_id is not None
+        self.reached = False  # an agent once had this conversation open
+        self.connection: Connection | None = None
+        self.receive: Callable[[ev.Event | Hangup], None] | None = None
+        self.token = ""
+        self.strays: list[ev.Event] = []
+        self.tree: set[procs.Proc] = set()
+        self.left_running: set[procs.Proc] = set()
+        self.last_used = 0.0
+        self._key: Settings | None = None
+        self._gone: anyio.Event | None = None  # set when the process has ended
+
+    def warm(self, settings: Settings) -> bool:
+        """Whether the connection there is can serve this turn."""
+        alive = self.connection is not None and self.connection.alive
+        return alive and self._key == settings.launch_key()
+
+    async def ready(self, settings: Settings) -> str | None:
+        """Make an agent ready that has this conversation; raises SettingError.
+
+        Returns a line for the user when the conversation could not be found.
+        """
+        if self.warm(settings):
+            return None
+        await self.close()
+        backend = await off_loop(self._load)
+        self.token = secrets.token_hex(12)
+        self._gone = anyio.Event()
+        exact = self.typed_id and not self.reached
+        launch = Launch(settings, self.session_id, self.opened, exact, self.token)
+        self.connection = await backend.connect(launch, self._deliver)
+        self._key = settings.launch_key()
+        self.reached = True
+        if self.connection.history_missing:
+            self.opened = False
+            return (
+                f"No conversation was found under {self.session_id[:8]}, so a new one was "
+                "started: the agent does not remember what was said before."
+            )
+        return None
+
+    def _deliver(self, event: ev.Event | Hangup) -> None:
+        if isinstance(event, Hangup):
+            if self._gone is not None:
+                self._gone.set()
+        elif isinstance(event, ev.SessionOpened):
+            self.opened = True
+        if self.receive is not None:
+            self.receive(event)
+        elif isinstance(event, ev.Event):
+            self.strays.append(event)
+            del self.strays[:-100]
+
+    async def note_left_running(self) -> None:
+        """Remember what finished turns left running on purpose: later stops spare it."""
+        if self.connection is not None and self.token:
+            self.left_running |= await off_loop(_tools_of, self.token)
+            self.left_running = procs.alive(self.left_running)
+
+    async def hang_up(self) -> None:
+        """First half of TERMINATE: look at the tree, close the agent's input, SIGTERM."""
+        connection = self.connection
+        if connection is None:
+            return
+        self.tree |= await off_loop(procs.tree, connection.pid)
+        connection.hang_up()
+        procs.terminate(connection.pid)
+
+    def signal_interrupt(self) -> None:
+        """SIGINT to the agent process alone."""
+        if self.connection is not None:
+            procs.interrupt(self.connection.pid)
+
+    async def clear(self, seconds: float, *, tools_only: bool = False) -> procs.Verdict:
+        """Kill what is left of this connection and verify; within about `seconds`."""
+        connection = self.connection
+        if connection is not None and not tools_only:
+            self.tree |= await off_loop(procs.tree, connection.pid)
+        known = set() if tools_only else self.tree
+        spare = self.left_running
+
+        def work() -> procs.Verdict:
+            return procs.clear(
+                self.token, known, spare=spare, tools_only=tools_only, seconds=seconds
+            )
+
+        if not self.token:
+            return procs.Verdict()
+        return await off_loop(work)
+
+    async def drop(self) -> None:
+        """Forget a connection whose process is gone."""
+        connection, self.connection = self.connection, None
+        self._key = None
+        self.tree = set()
+        if connection is not None:
+            await connection.aclose()
+
+    async def close(self, seconds: float = POLITE) -> None:
+        """Close the agent politely, then by force; within about twice `seconds`.
+
+        The conversation stays resumable.
+        """
+        connection = self.connection
+        if connection is None:
+            return
+        connection.hang_up()
+        if not await self._left_within(seconds):
+            await self.hang_up()
+            await self._left_within(seconds / 2)
+        await self.clear(seconds)
+        await self.drop()
+
+    async def _left_within(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
+            if self._gone is not None:
+                await self._gone.wait()
+            return True
+        return False
+
+
+def _tools_of(token: str) -> set[procs.Proc]:
+    return procs.marked(token, tools_only=True)
+
+

@@ -1,0 +1,178 @@
+"""How a turn ended: `Outcome`, `Reason`, `StopReceipt`, `TurnResult`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from turncell.events import Event
+
+__all__ = [
+    "RECORD_TYPE",
+    "Outcome",
+    "Reason",
+    "Rung",
+    "StopReceipt",
+    "Survivor",
+    "ToolCall",
+    "TurnResult",
+]
+
+#: Mime type of the record a finished turn leaves in the notebook.
+RECORD_TYPE = "application/vnd.turncell.turn+json"
+
+
+class _Word(str, Enum):
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Outcome(_Word):
+    """How a turn ended."""
+
+    COMPLETED = "completed"  # the agent finished what it was asked
+    INTERRUPTED = "interrupted"  # it ended by itself after it was asked to stop
+    KILLED = "killed"  # it had to be forced
+    FAILED = "failed"  # an error that no stop caused
+    LOST = "lost"  # its process died under it
+    UNSTOPPED = "unstopped"  # `interrupt` gave up: it still runs
+
+
+class Reason(_Word):
+    """Why a turn ended early."""
+
+    USER = "user"
+    KERNEL_INTERRUPT = "kernel_interrupt"
+    TIMEOUT = "timeout"
+    BUDGET = "budget"
+    MAX_TURNS = "max_turns"
+    SHUTDOWN = "shutdown"
+    API = "api"
+
+
+class Rung(_Word):
+    """One step of the stop ladder."""
+
+    INTERRUPT = "interrupt"
+    SIGINT = "sigint"
+    TERMINATE = "terminate"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """A process that could not be ended."""
+
+    pid: int
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.pid} {self.command}"
+
+
+@dataclass(frozen=True, slots=True)
+class StopReceipt:
+    """The record of one stop. Times are seconds after `requested_at`.
+
+    `requested_at` is seconds of the monotonic clock; a time is None when the
+    thing did not happen. `rung` is the step that ended the turn, None when the
+    prompt was withdrawn before the agent had it. `spared` names processes that
+    earlier turns left running on purpose.
+    """
+
+    reason: Reason
+    rung: Rung | None
+    requested_at: float
+    ack_after: float | None = None
+    ended_after: float | None = None
+    reaped_after: float | None = None
+    survivors: tuple[Survivor, ...] = ()
+    connection: str = "closed"
+    resumable: bool = True
+    text_chars: int = 0
+    spared: tuple[Survivor, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the receipt as a JSON object."""
+        data = dataclasses.asdict(self)
+        return {**data, "reason": str(self.reason), "rung": self.rung and str(self.rung)}
+
+    def __str__(self) -> str:
+        over = next((t for t in (self.reaped_after, self.ended_after) if t is not None), None)
+        how = f"by {self.rung}" if self.rung else "before the agent had the prompt"
+        parts = [f"stopped {how}" + (f" in {over:.2f} s" if over is not None else "")]
+        parts.append("agent kept warm" if self.connection == "warm" else "agent closed")
+        if self.survivors:
+            parts.append("STILL RUNNING: " + ", ".join(map(str, self.survivors)))
+        else:
+            parts.append("nothing left running")
+        if self.spared:
+            parts.append("spared: " + ", ".join(map(str, self.spared)))
+        return " · ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One tool call of a turn. `seconds` and `status` are None while it runs.
+
+    `output` holds at most 100 kB; a longer one is cut and says so.
+    """
+
+    tool_id: str
+    name: str
+    input: dict[str, Any] = field(default_factory=dict)
+    status: str | None = None
+    seconds: float | None = None
+    output: str = ""
+    parent: str | None = None
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    """Everything one turn left. `str()` is its text.
+
+    `cost_usd` (USD) and `usage` (tokens) are of this turn alone and None where
+    unknown; `duration` is seconds from the cell's start to its end; `receipt`
+    is None when nobody asked for a stop.
+    """
+
+    text: str
+    outcome: Outcome
+    reason: Reason | None
+    session_id: str
+    turn_id: str
+    session: str = "main"
+    cost_usd: float | None = None
+    usage: dict[str, int] | None = None
+    duration: float = 0.0
+    model_turns: int | None = None
+    model: str | None = None
+    tools: tuple[ToolCall, ...] = ()
+    receipt: StopReceipt | None = None
+    error: str | None = None
+    events: tuple[Event, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record that is saved with the notebook (events left out)."""
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        del data["events"]
+        data.update(
+            outcome=str(self.outcome),
+            reason=self.reason and str(self.reason),
+            tools=[dataclasses.asdict(tool) for tool in self.tools],
+            receipt=self.receipt and self.receipt.to_json(),
+        )
+        return {"version": 1, **data}
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        # Loaded by name on first use: a result is plain data, its renderer lives
+        # five floors up and needs a Markdown library.
+        saved = importlib.import_module("turncell.views.saved")
+        bundle: dict[str, Any] = saved.result_bundle(self)
+        return bundle

@@ -1,0 +1,90 @@
+"""The one runtime thread, its loop, and the only door between threads.
+
+The thread starts with the first turn and ends with `close`. The agent processes
+are started on it, and on Linux they are told to die with it: it must outlive them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from turncell.errors import RuntimeGone
+
+__all__ = ["Portal"]
+
+T = TypeVar("T")
+
+
+class Portal:
+    """Runs things on the runtime loop. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: ExitStack | None = None
+        self._portal: BlockingPortal | None = None
+        self._thread: int | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the runtime thread lives."""
+        return self._portal is not None
+
+    def start(self) -> BlockingPortal:
+        """The portal, started on first use."""
+        with self._lock:
+            if self._portal is None:
+                stack = ExitStack()
+                portal = stack.enter_context(
+                    start_blocking_portal("asyncio", name="turncell-runtime")
+                )
+                self._thread = portal.call(threading.get_ident)
+                self._open, self._portal = stack, portal
+            return self._portal
+
+    def spawn(self, work: Callable[..., Awaitable[Any]], *args: Any) -> Future[Any]:
+        """Start a coroutine function on the loop; returns at once."""
+        return self.start().start_task_soon(work, *args)
+
+    def soon(self, call: Callable[..., Any], *args: Any) -> None:
+        """Call something on the loop as soon as it is free; at once on the loop itself."""
+        portal = self._portal
+        if portal is None:
+            return
+        if self._thread == threading.get_ident():
+            call(*args)
+        else:
+            portal.start_task_soon(_as_task, call, *args)
+
+    def call(self, work: Callable[..., Awaitable[T]], *args: Any, seconds: float) -> T:
+        """Run a coroutine function on the loop and wait for it, at most `seconds`.
+
+        Raises RuntimeGone when it takes longer.
+        """
+        if self._thread == threading.get_ident():
+            raise RuntimeGone("turncell's own thread cannot wait for itself")
+        future = self.start().start_task_soon(work, *args)
+        try:
+            return future.result(seconds)
+        except TimeoutError:
+            raise RuntimeGone(
+                f"The runtime did not answer in {seconds:.0f} s. Restart the kernel; the "
+                "conversation stays resumable."
+            ) from None
+
+    def close(self) -> None:
+        """End the thread. What still runs on the loop is cancelled."""
+        with self._lock:
+            stack, portal, self._open, self._portal = self._open, self._portal, None, None
+        if stack is not None and portal is not None:
+            portal.start_task_soon(portal.stop, True)
+            stack.close()
+
+
+async def _as_task(call: Callable[..., Any], *args: Any) -> None:
+    call(*args)

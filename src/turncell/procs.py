@@ -1,0 +1,169 @@
+"""Process trees: find, kill, and look again whether they are really gone.
+
+A process is named by pid and creation time, so a pid that was used again is
+never touched. Two marks in the environment tell whose a process is, wherever it
+was re-parented to: our token (`TOKEN`), which every process of one connection
+inherits, and `CHILD_MARK`, which the agent sets for its tools but not for its
+MCP servers (measured with the agent CLI 2.1.332).
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import psutil
+
+from turncell.outcome import Survivor
+
+__all__ = [
+    "CHILD_MARK", "TOKEN", "Proc", "Verdict", "alive", "clear", "interrupt", "marked",
+    "terminate", "tree",
+]  # fmt: skip
+
+#: Environment variable that every process of one connection carries.
+TOKEN = "TURNCELL_TOKEN"
+#: The agent's own mark on the processes of its tools.
+CHILD_MARK = ("CLAUDE_CODE_CHILD_SESSION", "1")
+
+# Seconds between two looks at a tree that is being killed.
+_LAP = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Proc:
+    """One process: `created` (seconds since the epoch) makes the pid unmistakable."""
+
+    pid: int
+    created: float
+    command: str = field(default="", compare=False)
+
+    def survivor(self) -> Survivor:
+        """The same process as a receipt lists it."""
+        return Survivor(self.pid, self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a clearing found at its end: what could not be killed, what was spared."""
+
+    survivors: tuple[Survivor, ...] = ()
+    spared: tuple[Survivor, ...] = ()
+
+
+def tree(pid: int | None) -> set[Proc]:
+    """The process `pid` and all its present descendants (empty when it is gone)."""
+    if pid is None:
+        return set()
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        return {proc for p in [root, *root.children(recursive=True)] if (proc := _proc(p))}
+    return set()
+
+
+def marked(token: str, *, tools_only: bool = False) -> set[Proc]:
+    """Every living process that carries our token; `tools_only` spares MCP servers
+    and the agent itself."""
+    found = set()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            env = process.environ()
+            if env.get(TOKEN) != token:
+                continue
+            if tools_only and env.get(CHILD_MARK[0]) != CHILD_MARK[1]:
+                continue
+            proc = _proc(process)
+            if proc is not None:
+                found.add(proc)
+    return found
+
+
+def alive(procs: Iterable[Proc]) -> set[Proc]:
+    """Those of `procs` that still run (a zombie does not)."""
+    return {proc for proc in procs if _live(proc) is not None}
+
+
+def clear(
+    token: str,
+    known: Iterable[Proc] = (),
+    *,
+    spare: Iterable[Proc] = (),
+    tools_only: bool = False,
+    seconds: float = 1.5,
+) -> Verdict:
+    """Kill what carries `token` and what is in `known`, and look until nothing is left.
+
+    `spare` and its descendants are left alone. Takes at most about `seconds`.
+    """
+    known, spare = set(known), set(spare)
+    deadline = time.monotonic() + seconds
+    while True:
+        spared = _with_descendants(spare)
+        left = (alive(known) | marked(token, tools_only=tools_only)) - spared
+        if not left or time.monotonic() >= deadline:
+            return Verdict(_listed(left), _listed(alive(spared)))
+        for proc in _children_first(left):
+            _kill(proc)
+        time.sleep(_LAP)
+
+
+def interrupt(pid: int | None) -> None:
+    """SIGINT to one process; nothing where it is gone or the platform has no SIGINT."""
+    if sys.platform != "win32":
+        _signal(pid, signal.SIGINT)
+
+
+def terminate(pid: int | None) -> None:
+    """SIGTERM to one process; nothing where it is gone."""
+    _signal(pid, signal.SIGTERM)
+
+
+def _signal(pid: int | None, number: int) -> None:
+    if pid is not None:
+        with suppress(psutil.Error, OSError):
+            psutil.Process(pid).send_signal(number)
+
+
+def _listed(found: set[Proc]) -> tuple[Survivor, ...]:
+    return tuple(proc.survivor() for proc in sorted(found, key=lambda proc: proc.pid))
+
+
+def _with_descendants(procs: set[Proc]) -> set[Proc]:
+    family = set()
+    for proc in alive(procs):
+        family |= tree(proc.pid)
+    return family
+
+
+def _children_first(procs: set[Proc]) -> list[Proc]:
+    # A parent that sees its child die may start another one: younger ones go first.
+    return sorted(procs, key=lambda proc: (-proc.created, -proc.pid))
+
+
+def _kill(proc: Proc) -> None:
+    process = _live(proc)
+    if process is not None:
+        with suppress(psutil.Error, OSError):
+            process.kill()
+
+
+def _live(proc: Proc) -> psutil.Process | None:
+    with suppress(psutil.Error):
+        process = psutil.Process(proc.pid)
+        same = process.create_time() == proc.created
+        if same and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    return None
+
+
+def _proc(process: psutil.Process) -> Proc | None:
+    with suppress(psutil.Error):
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        command = " ".join(process.cmdline()) or process.name()
+        return Proc(process.pid, process.create_time(), command[:120])
+    return None

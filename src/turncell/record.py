@@ -1,0 +1,113 @@
+"""What is known of one turn under way: its events, its picture, its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from turncell import events as ev
+from turncell.link import Link
+from turncell.outcome import Outcome, TurnResult
+from turncell.settings import Settings
+from turncell.transcript import Snapshot, StopView, Transcript
+from turncell.turn import Turn
+
+__all__ = ["Record"]
+
+
+class Record:
+    """Keeps the events of a turn and makes pictures (`look`) and the `result` of it."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        link: Link,
+        settings: Settings,
+        session: str,
+        clock: Callable[[], float],
+    ) -> None:
+        self.queued_behind = 0
+        self._turn = turn
+        self._link = link
+        self._settings = settings
+        self._session = session
+        self._clock = clock
+        self._transcript = Transcript()
+        self._events: list[ev.Event] = []
+        self._began = clock()
+        self._ended: float | None = None
+
+    @property
+    def used_tools(self) -> bool:
+        """Whether the agent called a tool in this turn."""
+        return any(isinstance(event, ev.ToolStarted) for event in self._events)
+
+    def keep(self, event: ev.Event) -> None:
+        """Take in an event of this turn."""
+        self._transcript.fold(event)
+        self._events.append(event)
+
+    def look(self) -> Snapshot:
+        """The picture as it is now."""
+        turn, now = self._turn, self._clock()
+        picture = self._transcript.paint(
+            Snapshot(
+                turn_id=turn.turn_id,
+                session=self._session,
+                phase=turn.phase,
+                now=now,
+                began=self._began,
+                session_id=self._link.session_id,
+                model=self._settings.model,
+                queued_behind=self.queued_behind,
+                stop=self._stop(),
+            )
+        )
+        return self._last_look(picture) if turn.over else picture
+
+    def _stop(self) -> StopView | None:
+        ladder = self._turn.ladder
+        if not ladder.engaged or ladder.rung is None or ladder.requested_at is None:
+            return None
+        rung_ends = ladder.rung_ends()
+        stop_ends = ladder.requested_at + ladder.policy.total
+        return StopView(ladder.rung.value, rung_ends, max(stop_ends, rung_ends))
+
+    def _last_look(self, picture: Snapshot) -> Snapshot:
+        turn = self._turn
+        if self._ended is None:
+            self._ended = self._clock()
+            if turn.outcome is not Outcome.UNSTOPPED:
+                self._transcript.close(self._ended)
+                picture = self._transcript.paint(picture)
+        return replace(
+            picture,
+            phase="ended",
+            stop=None,
+            outcome=turn.outcome and str(turn.outcome),
+            reason=turn.reason and str(turn.reason),
+            error=turn.error,
+            receipt=turn.receipt(opened=self._link.opened, text_chars=len(picture.text)),
+            duration=self._ended - self._began,
+        )
+
+    def result(self) -> TurnResult:
+        """Everything the turn has left."""
+        picture, turn, usage = self.look(), self._turn, self._transcript.usage
+        return TurnResult(
+            text=picture.text,
+            outcome=turn.outcome or Outcome.UNSTOPPED,
+            reason=turn.reason,
+            session_id=picture.session_id,
+            turn_id=turn.turn_id,
+            session=self._session,
+            cost_usd=usage.cost_usd,
+            usage=usage.usage,
+            duration=picture.elapsed,
+            model_turns=usage.model_turns,
+            model=picture.model,
+            tools=self._transcript.tools(),
+            receipt=picture.receipt,
+            error=turn.error,
+            events=tuple(self._events),
+        )

@@ -1,0 +1,144 @@
+"""The settings of a stop and of a turn: frozen, checked once, each with its origin."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from turncell.errors import UsageError
+
+__all__ = ["Settings", "StopPolicy", "Strategy"]
+
+
+class Strategy(str, Enum):
+    """Which rungs of the ladder a stop may use."""
+
+    INTERRUPT_THEN_KILL = "interrupt_then_kill"
+    INTERRUPT = "interrupt"
+    KILL = "kill"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class StopPolicy:
+    """Seconds a stop may spend on each rung, and which rungs it may use.
+
+    The defaults add up to 15.6 s, the most a stop can take. Raises UsageError
+    for a number that is negative, not finite or not a number.
+    """
+
+    ack: float = 5.0
+    grace: float = 5.0
+    sigint: float = 2.0
+    terminate: float = 2.0
+    kill: float = 1.5
+    settle: float = 1.0
+    # An interrupt within 20 ms of a prompt on a warm agent is acked and does
+    # nothing, so it is sent again until the turn's own terminal message comes.
+    resend: float = 0.25
+    # Two presses closer than this are one press with a shaky finger.
+    repeat_after: float = 0.4
+    strategy: Strategy = Strategy.INTERRUPT_THEN_KILL
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            if f.name != "strategy":
+                _check_seconds(f.name, getattr(self, f.name))
+        try:
+            object.__setattr__(self, "strategy", Strategy(self.strategy))
+        except ValueError:
+            choices = ", ".join(Strategy)
+            raise UsageError(
+                f"--strategy {self.strategy} is not one of {choices}. Choose one of these."
+            ) from None
+
+    @property
+    def total(self) -> float:
+        """The longest a stop can take, in seconds."""
+        forced = self.terminate + self.kill
+        if self.strategy is Strategy.KILL:
+            return forced
+        polite = self.ack + self.grace
+        if self.strategy is Strategy.INTERRUPT:
+            return polite + self.settle
+        return polite + self.sigint + forced
+
+    def hurried(self, total: float = 2.0) -> StopPolicy:
+        """The same ladder squeezed into `total` seconds, for the end of the kernel."""
+        scale = min(1.0, total / 15.5)
+        names = ("ack", "grace", "sigint", "terminate", "kill", "settle", "resend")
+        squeezed = {name: getattr(self, name) * scale for name in names}
+        # A kernel that leaves must not leave an agent: `interrupt` may not give up here.
+        return dataclasses.replace(
+            self, repeat_after=0.0, strategy=Strategy.INTERRUPT_THEN_KILL, **squeezed
+        )
+
+
+def _check_seconds(name: str, value: object) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value < 0:  # type: ignore[operator]
+        raise UsageError(f"{name} is {value!r}: give a number of seconds, 0 or more.")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a turn runs with. `origins` says where each value that was set came from."""
+
+    model: str | None = None
+    effort: str | None = None
+    permission_mode: str | None = None
+    max_turns: int | None = None
+    max_budget: float | None = None
+    cwd: str | None = None
+    tools: tuple[str, ...] = ()
+    system: str | None = None
+    sources: tuple[str, ...] | None = None
+    expand: bool = False
+    cli: str | None = None
+    timeout: float | None = None
+    stop: StopPolicy = field(default_factory=StopPolicy)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None:
+            _check_seconds("timeout", self.timeout)
+        if self.max_turns is not None and self.max_turns < 1:
+            raise UsageError(f"max-turns is {self.max_turns}: give 1 or more.")
+        if self.max_budget is not None and not self.max_budget > 0:
+            raise UsageError(f"max-budget is {self.max_budget}: give an amount in USD above 0.")
+
+    def launch_key(self) -> Settings:
+        """The part a running agent process was started with: two turns with equal
+        keys can share one process."""
+        return dataclasses.replace(self, timeout=None, stop=StopPolicy(), origins={})
+
+    def merged(self, origin: str, values: Mapping[str, Any]) -> Settings:
+        """A copy with `values`, each marked as coming from `origin`.
+
+        `ack`, `grace` and `strategy` belong to its stop policy. Raises UsageError
+        for a name that is no setting or a value that cannot be used.
+        """
+        mine = {f.name for f in dataclasses.fields(self)} - {"stop", "origins"}
+        unknown = [name for name in values if name not in mine and name not in _STOP_NAMES]
+        if unknown:
+            raise UsageError(f"unknown option {unknown[0]}: use one of {', '.join(sorted(mine))}.")
+        own = {name: _tidy(name, value) for name, value in values.items() if name in mine}
+        of_stop = {name: value for name, value in values.items() if name in _STOP_NAMES}
+        origins = {**self.origins, **dict.fromkeys(values, origin)}
+        stop = dataclasses.replace(self.stop, **of_stop)
+        return dataclasses.replace(self, stop=stop, origins=origins, **own)
+
+
+_STOP_NAMES = ("ack", "grace", "sigint", "terminate", "kill", "strategy")
+
+
+def _tidy(name: str, value: Any) -> Any:
+    if name in ("tools", "sources") and isinstance(value, (list, tuple)):
+        return tuple(str(item) for item in value)
+    return str(value) if name == "cwd" and value is not None else value

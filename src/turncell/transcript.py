@@ -1,0 +1,245 @@
+"""Folds events into one immutable picture of the turn: the `Snapshot`.
+
+A view gets nothing else. It is handed the whole picture each time and draws it;
+drawing the same picture twice must change nothing.
+
+The message is the authority, deltas are a preview: a block's `TextSettled`
+replaces its deltas. When the agent's stream broke and it asks again, the
+preview of the broken try stays on screen until the next try is settled, so that
+a stop in between loses nothing that was shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from turncell import events as ev
+from turncell.outcome import StopReceipt, ToolCall
+
+__all__ = ["OUTPUT_LIMIT", "Segment", "Snapshot", "StopView", "Transcript"]
+
+#: Characters of a tool's output that are kept; the rest is cut and counted.
+OUTPUT_LIMIT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One stretch of the turn, in order: kind is text, thinking, tool or notice.
+
+    `key` is stable for the life of the turn; `settled` means it will not grow;
+    `tool` is set for a tool, `level` (info, warning, error) for a notice.
+    """
+
+    kind: str
+    key: str
+    text: str = ""
+    settled: bool = False
+    tool: ToolCall | None = None
+    level: str = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class StopView:
+    """A stop under way: its rung and when (monotonic seconds) that rung and the
+    whole stop are over at the latest."""
+
+    rung: str
+    rung_ends: float
+    stop_ends: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole picture of a turn at `now` (monotonic seconds).
+
+    `phase` is queued, starting, running, waiting, stopping or ended. The fields
+    from `outcome` on are set when it is ended.
+    """
+
+    turn_id: str
+    session: str
+    phase: str
+    now: float
+    began: float
+    segments: tuple[Segment, ...] = ()
+    session_id: str = ""
+    model: str | None = None
+    heard_at: float | None = None
+    retry: ev.ApiRetry | None = None
+    queued_behind: int = 0
+    stop: StopView | None = None
+    cost_usd: float | None = None
+    usage: dict[str, int] | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    receipt: StopReceipt | None = None
+    duration: float | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the turn began (its whole length once it is over)."""
+        return self.duration if self.duration is not None else max(0.0, self.now - self.began)
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since the agent last said anything, 0 outside a running turn."""
+        if self.phase != "running" or self.heard_at is None:
+            return 0.0
+        return max(0.0, self.now - self.heard_at)
+
+    @property
+    def text(self) -> str:
+        """All assistant text, partial text included."""
+        return join_text(self.segments)
+
+
+def join_text(segments: tuple[Segment, ...] | list[Segment]) -> str:
+    """All assistant text; a blank line stands where tools or thinking came between."""
+    return "\n\n".join(s.text for s in segments if s.kind == "text" and s.text)
+
+
+class _Growing:
+    """A text under construction; joining is linear in its length."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.parts: list[str] = []
+
+    def add(self, text: str) -> None:
+        self.parts.append(text)
+
+    def cut(self) -> Segment:
+        if self.parts:
+            self.segment = replace(self.segment, text=self.segment.text + "".join(self.parts))
+            self.parts.clear()
+        return self.segment
+
+
+class Transcript:
+    """Accumulates the events of one turn. Feed `fold`, read `segments` and `tools`."""
+
+    def __init__(self) -> None:
+        self._segments: dict[str, _Growing] = {}
+        self._started: dict[str, float] = {}
+        self._model: str | None = None
+        self._session_id: str | None = None
+        self._retry: ev.ApiRetry | None = None
+        self._heard_at: float | None = None
+        self._usage = ev.UsageReported()
+        self._count = 0
+
+    def fold(self, event: ev.Event) -> None:
+        """Take one event in. Unknown kinds change nothing."""
+        self._heard_at = event.at or self._heard_at
+        fold = getattr(self, "_fold_" + type(event).__name__, None)
+        if fold is not None:
+            fold(event)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """Everything so far, in the order it began."""
+        return tuple(growing.cut() for growing in self._segments.values())
+
+    def tools(self) -> tuple[ToolCall, ...]:
+        """Every tool call so far, in order."""
+        return tuple(s.tool for s in self.segments() if s.tool is not None)
+
+    def text(self) -> str:
+        """All assistant text so far."""
+        return join_text(self.segments())
+
+    def paint(self, picture: Snapshot) -> Snapshot:
+        """Return `picture` with everything this transcript knows filled in."""
+        return replace(
+            picture,
+            segments=self.segments(),
+            model=self._model or picture.model,
+            session_id=self._session_id or picture.session_id,
+            retry=self._retry,
+            heard_at=self._heard_at,
+            cost_usd=self._usage.cost_usd,
+            usage=self._usage.usage,
+        )
+
+    @property
+    def usage(self) -> ev.UsageReported:
+        """Cost and tokens of this turn, as far as they are known."""
+        return self._usage
+
+    @property
+    def model(self) -> str | None:
+        """The model that answered, once the agent has said so."""
+        return self._model
+
+    def close(self, at: float) -> None:
+        """End what is still open: a tool that never ended was cancelled."""
+        for growing in self._segments.values():
+            tool = growing.segment.tool
+            if tool is not None and tool.status is None:
+                self._end_tool(growing, tool, "cancelled", tool.output, at)
+            growing.segment = replace(growing.cut(), settled=True)
+
+    def _new(self, kind: str, key: str | None = None) -> _Growing:
+        self._count += 1
+        key = key or f"{kind}-{self._count}"
+        return self._segments.setdefault(key, _Growing(Segment(kind, key)))
+
+    def _fold_SessionOpened(self, event: ev.SessionOpened) -> None:
+        self._model = event.model or self._model
+        self._session_id = event.session_id or self._session_id
+
+    def _fold_TextDelta(self, event: ev.TextDelta) -> None:
+        self._retry = None
+        growing = self._segments.get(event.block)
+        (growing or self._new("text", event.block)).add(event.text)
+
+    def _fold_TextSettled(self, event: ev.TextSettled) -> None:
+        self._retry = None
+        self._drop_broken_tries(event.block)
+        growing = self._segments.get(event.block) or self._new("text", event.block)
+        growing.parts.clear()
+        growing.segment = replace(growing.segment, text=event.text, settled=True)
+
+    def _drop_broken_tries(self, block: str) -> None:
+        # Only what stands before the settled block can be an older try of it.
+        for key, growing in list(self._segments.items()):
+            if key == block:
+                break
+            if growing.segment.kind == "text" and not growing.segment.settled:
+                del self._segments[key]
+
+    def _fold_ThinkingDelta(self, event: ev.ThinkingDelta) -> None:
+        self._retry = None
+        growing = self._segments.get(event.block)
+        (growing or self._new("thinking", event.block)).add(event.text)
+
+    def _fold_ToolStarted(self, event: ev.ToolStarted) -> None:
+        growing = self._new("tool", event.tool_id)
+        call = ToolCall(event.tool_id, event.name, event.input, parent=event.parent)
+        growing.segment = replace(growing.segment, tool=call)
+        self._started[event.tool_id] = event.at
+
+    def _fold_ToolEnded(self, event: ev.ToolEnded) -> None:
+        growing = self._segments.get(event.tool_id)
+        if growing is None or growing.segment.tool is None or growing.segment.tool.status:
+            return
+        self._end_tool(growing, growing.segment.tool, event.status, event.output, event.at)
+
+    def _end_tool(self, growing: _Growing, tool: ToolCall, status: str, out: str, at: float) -> None:
+        if len(out) > OUTPUT_LIMIT:
+            out = f"{out[:OUTPUT_LIMIT]}\n[cut: {len(out):,} characters in all]"
+        seconds = max(0.0, at - self._started.get(tool.tool_id, at))
+        tool = replace(tool, status=status, seconds=seconds, output=out)
+        growing.segment = replace(growing.segment, tool=tool, settled=True)
+
+    def _fold_ApiRetry(self, event: ev.ApiRetry) -> None:
+        self._retry = event
+
+    def _fold_Notice(self, event: ev.Notice) -> None:
+        growing = self._new("notice")
+        growing.segment = replace(
+            growing.segment, text=event.text, level=event.level, settled=True
+        )
+
+    def _fold_UsageReported(self, event: ev.UsageReported) -> None:
+        self._usage = event

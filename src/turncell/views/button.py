@@ -1,0 +1,90 @@
+"""The Stop button and the status beside it, as ipywidgets.
+
+The comm id of the button is known once it is made and nothing is on screen yet: the click
+tap goes in between. All calls but the first come from a worker thread.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+__all__ = ["StopButton"]
+
+# ipywidgets is untyped: `Any` marks that border.
+
+log = logging.getLogger("turncell")
+
+_SAVED = "turncell: a turn was running when this was saved"
+_VIEW = "application/vnd.jupyter.widget-view+json"
+_STATUS = (
+    "color:var(--jp-ui-font-color1,inherit);font-family:var(--jp-ui-font-family,inherit);"
+    "font-size:var(--jp-ui-font-size1,inherit);line-height:1.6;overflow-wrap:anywhere"
+)
+
+
+class StopButton:
+    """A Stop button and one line of status."""
+
+    def __init__(self, on_stop: Callable[[], None]) -> None:
+        import ipywidgets as widgets
+
+        self._on_stop = on_stop
+        self._open = True
+        width = widgets.Layout(width="auto", min_width="5.5em", flex="0 0 auto")
+        self._button: Any = widgets.Button(
+            description="Stop", tooltip="Stop this turn", layout=width
+        )
+        room = widgets.Layout(flex="1 1 auto", margin="0 0 0 .6em")
+        self._status: Any = widgets.HTML(value=_status_html("starting"), layout=room)
+        row = widgets.Layout(align_items="center", width="100%")
+        self._box: Any = widgets.HBox([self._button, self._status], layout=row)
+        self._button.on_click(self._clicked)
+
+    @staticmethod
+    def available() -> bool:
+        """Tell whether ipywidgets can be imported."""
+        return importlib.util.find_spec("ipywidgets") is not None
+
+    @property
+    def comm_id(self) -> str:
+        """The comm a click on the button arrives on."""
+        return str(self._button.model_id)
+
+    def bundle(self) -> dict[str, Any]:
+        """What displays it. Its plain text is what a notebook saved in mid turn shows."""
+        view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
+        return {"text/plain": _SAVED, _VIEW: view}
+
+    def draw(self, label: str, status: str) -> None:
+        """Show these words; ipywidgets sends only what changed."""
+        if not self._open:
+            return
+        stopping = label != "Stop"
+        self._button.tooltip = "Stop now, by force" if stopping else "Stop this turn"
+        self._button.button_style = "danger" if stopping else ""
+        self._button.description = label
+        self._status.value = _status_html(status)
+
+    def close(self) -> None:
+        """Remove it from the screen and from the kernel, parts included."""
+        self._open = False
+        self._button.on_click(self._clicked, remove=True)
+        parts = [self._box, self._button, self._status]
+        styles = [w.style for w in parts if w.has_trait("style")]
+        for widget in [*parts, *[w.layout for w in parts], *styles]:
+            widget.close()
+
+    def _clicked(self, _button: Any) -> None:
+        # Only where no tap took the click: a background turn, or a kernel without a tap.
+        if self._open:
+            self._on_stop()
+
+
+def _status_html(status: str) -> str:
+    state, dot, rest = status.partition(" · ")
+    # The state alone is announced; the rest ticks every second.
+    return f'<div style="{_STATUS}"><b>{escape(state)}</b>{dot}{escape(rest)}</div>'

@@ -1,0 +1,170 @@
+"""What a finished turn leaves in the notebook: one bundle, readable everywhere.
+
+text/plain has every word; Markdown and HTML show the same, escaped; the record is for tools
+(and holds no second copy of the text).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from turncell.outcome import RECORD_TYPE, Outcome, Reason, ToolCall, TurnResult
+from turncell.transcript import Segment, Snapshot, Transcript
+from turncell.views import frames
+from turncell.views.base import error_text, final_line, spared_lines, survivor_lines, tool_line
+from turncell.views.blocks import PLAIN_AFTER
+from turncell.views.cleaning import clean
+from turncell.views.markup import escape_markdown, literal
+
+__all__ = ["ended_bundle", "plain_text", "result_bundle", "running_bundle"]
+
+_RECORD_STRING = 2000  # characters of a tool's input or output that the record keeps
+
+
+def result_bundle(result: TurnResult) -> dict[str, Any]:
+    """The mime bundle of a result: plain, Markdown, HTML and its record."""
+    return _bundle(_picture(result), result)
+
+
+def ended_bundle(snapshot: Snapshot) -> dict[str, Any]:
+    """The same bundle from the last picture of a turn."""
+    return _bundle(snapshot, _result(snapshot))
+
+
+def running_bundle(snapshot: Snapshot) -> dict[str, Any]:
+    """A turn so far, as one output."""
+    lines = [tool_line(tool) for tool in _tools(snapshot)]
+    bundle = {"text/plain": "\n\n".join(filter(None, [clean(snapshot.text), "\n".join(lines)]))}
+    if _is_rich(snapshot):
+        bundle["text/html"] = frames.frame(frames.segments_html(snapshot.segments))
+    return bundle
+
+
+def plain_text(snapshot: Snapshot) -> str:
+    """The whole answer, then a line for each tool call, then how the turn ended."""
+    notices = [frames.notice_line(s) for s in snapshot.segments if s.kind == "notice"]
+    tools = [tool_line(tool) for tool in _tools(snapshot)]
+    parts = [clean(snapshot.text), "\n".join(notices + tools), "\n".join(_ending(snapshot))]
+    return "\n\n".join(filter(None, parts))
+
+
+def _bundle(snapshot: Snapshot, result: TurnResult) -> dict[str, Any]:
+    bundle: dict[str, Any] = {"text/plain": plain_text(snapshot), RECORD_TYPE: _record(result)}
+    if _is_rich(snapshot):
+        bundle["text/markdown"] = _markdown(snapshot)
+        bundle["text/html"] = _html(snapshot)
+    return bundle
+
+
+def _is_rich(snapshot: Snapshot) -> bool:
+    # Megabytes of Markdown would take a front end (and the parser) minutes.
+    return sum(len(s.text) for s in snapshot.segments if s.kind == "text") <= PLAIN_AFTER
+
+
+def _tools(snapshot: Snapshot) -> list[ToolCall]:
+    return [s.tool for s in snapshot.segments if s.tool is not None]
+
+
+def _ending(snapshot: Snapshot) -> list[str]:
+    error = error_text(snapshot)
+    lines = [f"error: {error}"] if error else []
+    return [*lines, *survivor_lines(snapshot), *spared_lines(snapshot), final_line(snapshot)]
+
+
+def _markdown(snapshot: Snapshot) -> str:
+    notices = [frames.notice_line(s) for s in snapshot.segments if s.kind == "notice"]
+    lines = notices + [tool_line(tool) for tool in _tools(snapshot)]
+    listed = "\n".join(f"- {literal(line)}" for line in lines)
+    ending = "\n\n".join(literal(line) for line in _ending(snapshot))
+    return "\n\n".join(filter(None, [escape_markdown(clean(snapshot.text)), listed, ending]))
+
+
+def _html(snapshot: Snapshot) -> str:
+    parts = [frames.segments_html(snapshot.segments)]
+    error = error_text(snapshot)
+    if error:
+        parts.append(frames.line(f"error: {error}", "error", ";white-space:pre-wrap"))
+    parts += [frames.line(text, "alarm") for text in survivor_lines(snapshot)]
+    parts += [frames.line(text) for text in spared_lines(snapshot)]
+    parts.append(frames.line(final_line(snapshot)))
+    return frames.frame("".join(parts))
+
+
+def _record(result: TurnResult) -> dict[str, Any]:
+    data = result.to_json()
+    text = data.pop("text")
+    record: dict[str, Any] = _plain_data(data)
+    return {**record, "text_chars": len(text)}
+
+
+def _plain_data(value: Any) -> Any:
+    """Data that every JSON reader takes, long strings cut."""
+    if isinstance(value, dict):
+        return {clean(str(key)): _plain_data(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain_data(item) for item in value]
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    text = str(value)
+    return clean(text if len(text) <= _RECORD_STRING else f"{text[:_RECORD_STRING]}…")
+
+
+def _result(snapshot: Snapshot) -> TurnResult:
+    return TurnResult(
+        text=snapshot.text,
+        outcome=Outcome(snapshot.outcome or "failed"),
+        reason=Reason(snapshot.reason) if snapshot.reason else None,
+        session_id=snapshot.session_id,
+        turn_id=snapshot.turn_id,
+        session=snapshot.session,
+        cost_usd=snapshot.cost_usd,
+        usage=snapshot.usage,
+        duration=snapshot.elapsed,
+        model=snapshot.model,
+        tools=tuple(_tools(snapshot)),
+        receipt=snapshot.receipt,
+        error=snapshot.error,
+    )
+
+
+def _picture(result: TurnResult) -> Snapshot:
+    return Snapshot(
+        turn_id=result.turn_id,
+        session=result.session,
+        phase="ended",
+        now=result.duration,
+        began=0.0,
+        segments=_segments(result),
+        session_id=result.session_id,
+        model=result.model,
+        cost_usd=result.cost_usd,
+        usage=result.usage,
+        outcome=str(result.outcome),
+        reason=result.reason and str(result.reason),
+        error=result.error,
+        receipt=result.receipt,
+        duration=result.duration,
+    )
+
+
+def _segments(result: TurnResult) -> tuple[Segment, ...]:
+    """The turn in its own order where its events are at hand, else text and then tools."""
+    transcript = Transcript()
+    for event in result.events:
+        transcript.fold(event)
+    same = transcript.text() == result.text
+    if same and len(transcript.tools()) == len(result.tools):
+        return tuple(_named(transcript.segments(), result))
+    text = Segment("text", "text", result.text, settled=True)
+    tools = (Segment("tool", t.tool_id, settled=True, tool=t) for t in result.tools)
+    return (text, *tools) if result.text else tuple(tools)
+
+
+def _named(segments: tuple[Segment, ...], result: TurnResult) -> list[Segment]:
+    # The result knows how each call ended, also the ones its events left open.
+    ended = {tool.tool_id: tool for tool in result.tools}
+    return [replace(s, tool=ended.get(s.tool.tool_id, s.tool)) if s.tool else s for s in segments]
