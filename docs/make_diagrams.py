@@ -91,10 +91,8 @@ def _try(
     ladder = StopLadder(StopPolicy(strategy=strategy))
     ladder.state = state
     ladder.acks_in_flight = 2  # else SETTLE would go on by itself
-    if stimulus is StopStimulus.PRESS:  # the strategy has a say in what a press means
-        acts = ladder.press(1.0)
-    else:
-        acts = ladder.handle(stimulus, 1.0)
+    pressed = stimulus is StopStimulus.PRESS  # the strategy has a say in what a press means
+    acts = ladder.press(1.0) if pressed else ladder.handle(stimulus, 1.0)
     return ladder.state, acts
 
 

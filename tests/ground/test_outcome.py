@@ -30,7 +30,8 @@ SERVER = Survivor(42, "python -m http.server")
 def test_the_words_are_fixed_and_print_as_themselves(kind: type[Enum], words: list[str]) -> None:
     assert [str(member) for member in kind] == words
     assert [f"{member}" for member in kind] == words
-    assert list(kind) == words
+    assert [member.value for member in kind] == words
+    assert all(member == word for member, word in zip(kind, words, strict=True))
 
 
 def receipt(**changes: object) -> StopReceipt:

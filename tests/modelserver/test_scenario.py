@@ -14,6 +14,7 @@ from turncell.modelserver import (
     HttpError,
     Pause,
     Ping,
+    Recall,
     Reply,
     Scenario,
     Script,
@@ -176,7 +177,20 @@ def test_blocks_join_over_pauses_and_stay_open_before_a_stall() -> None:
     ],
 )  # fmt: skip
 def test_the_prompt_and_its_round(messages: list[dict[str, object]], expected: Asked) -> None:
-    assert asked(messages) == expected
+    found = asked(messages)
+    assert (found.prompt, found.round) == (expected.prompt, expected.round)
+
+
+def test_recall_says_what_the_request_remembers() -> None:
+    def said(*messages: dict[str, object]) -> str:
+        found = asked(messages)
+        moves = plan([Recall()], found.prompt, found.remembered)
+        return "".join(piece for m in moves if isinstance(m, Deltas) for piece in m.pieces)
+
+    stopped = {"role": "assistant", "content": [{"type": "text", "text": "w1 w2 w3"}]}
+    filler = {"role": "assistant", "content": [{"type": "text", "text": "No response requested."}]}
+    assert said(user("tell"), stopped, filler, user("go on")) == "My last words to you were “…w1 w2 w3”."
+    assert said(user("go on")) == "This is the first thing I hear in this conversation."
 
 
 def test_long_strings_are_capped_and_say_so() -> None:

@@ -119,7 +119,7 @@ class _Front:
             history=tuple(capped(body["messages"], backstage.history_limit)),
         )
         heading = Heading(scenario.reply(found.round), model, new_id("msg"))
-        moves = plan(backstage.due(scenario, found), found.prompt)
+        moves = plan(backstage.due(scenario, found), found.prompt, found.remembered)
         return Exchange(backstage, entry, heading, moves)
 
     async def count_tokens(self, request: Request) -> ASGIApp:

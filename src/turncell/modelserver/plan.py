@@ -17,6 +17,7 @@ from turncell.modelserver.steps import (
     HttpError,
     Pause,
     Ping,
+    Recall,
     Silence,
     Stall,
     Step,
@@ -69,13 +70,21 @@ def _joins(block: Begin, fresh: Begin) -> bool:
     return block.kind == fresh.kind and block.kind != "tool_use"
 
 
-def plan(steps: Iterable[Step], prompt: str) -> Iterator[Move]:
-    """The moves that play `steps` as the answer to `prompt`."""
+def _recalled(remembered: str) -> str:
+    if not remembered:
+        return "This is the first thing I hear in this conversation."
+    return f"My last words to you were “…{' '.join(remembered.split()[-8:])}”."
+
+
+def plan(steps: Iterable[Step], prompt: str, remembered: str = "") -> Iterator[Move]:
+    """The moves that play `steps` as the answer to `prompt`; `remembered` is the answer before."""
     block: Begin | None = None
     index = 0
     for step in steps:
         if isinstance(step, Echo):
             step = Text(f"echo: {prompt}", step.chunk, step.pace)
+        elif isinstance(step, Recall):
+            step = Text(_recalled(remembered), step.chunk, step.pace)
         if not isinstance(step, (Text, Words, Thinking, ToolUse)):
             yield step
             continue

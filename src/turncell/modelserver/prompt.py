@@ -10,13 +10,20 @@ from typing import Any
 # What the agent adds to the user's words by itself.
 _ADDED = re.compile(r"<(system-reminder|local-command-[a-z]+)\b[^>]*>.*?</\1>", re.DOTALL)
 
+# What the agent writes in the model's name where a turn was cut off (CLI 2.1.332).
+_FILLER = "No response requested."
+
 
 @dataclass(frozen=True)
 class Asked:
-    """The prompt that a request answers, and the number of tool rounds since then, from 0."""
+    """The prompt that a request answers, and the number of tool rounds since then, from 0.
+
+    `remembered` is the last text of the model's own that came with the request.
+    """
 
     prompt: str
     round: int
+    remembered: str = ""
 
 
 def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -46,11 +53,20 @@ def asked(messages: Sequence[Mapping[str, Any]]) -> Asked:
             continue
         for block in reversed(_blocks(message)):
             if text := _own_text(block):
-                return Asked(text, rounds)
+                return Asked(text, rounds, _last_answer(messages))
             if block.get("type") == "tool_result" and not answered:
                 rounds += 1
                 answered = True
     return Asked("", rounds)
+
+
+def _last_answer(messages: Sequence[Mapping[str, Any]]) -> str:
+    for message in reversed(messages):
+        if message.get("role") == "assistant":
+            text = " ".join(_own_text(block) for block in _blocks(message)).strip()
+            if text and text != _FILLER:
+                return text
+    return ""
 
 
 def capped(value: Any, limit: int) -> Any:

@@ -103,6 +103,18 @@ class Echo:
 
 
 @dataclass(frozen=True)
+class Recall:
+    """The last words of the answer before, as the request brought them: proof of a resume."""
+
+    chunk: int | None = None
+    pace: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse wrong values with `ScriptError`."""
+        _check_flow(self.chunk, self.pace)
+
+
+@dataclass(frozen=True)
 class Thinking:
     """A thinking block, streamed as `Text` is; its signature is sent when the block ends."""
 
@@ -204,5 +216,16 @@ class HttpError:
 
 
 Step: TypeAlias = (
-    Text | Words | Echo | Thinking | ToolUse | Pause | Ping | Stall | Silence | Cut | HttpError
+    Text
+    | Words
+    | Echo
+    | Recall
+    | Thinking
+    | ToolUse
+    | Pause
+    | Ping
+    | Stall
+    | Silence
+    | Cut
+    | HttpError
 )

@@ -63,7 +63,9 @@ class View(Protocol):
 class CellView(View, Protocol):
     """A view with a place of its own, opened on the main thread before the turn starts."""
 
-    comm_id: str | None  #: of the Stop button, None where there is none
+    @property
+    def comm_id(self) -> str | None:
+        """The comm of the Stop button; None where there is none."""
 
     def open(self) -> None:
         """Show the first sign of life."""

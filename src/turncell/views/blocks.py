@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _find_cut(text: str, size: int, limit: int) -> _Cut:
 def _outside_formula(text: str, blocks: list[_Block]) -> list[int]:
     """Where blocks begin (but the first), leaving out what a `$$` pair encloses."""
     starts, inside = [], False
-    for block, after in zip(blocks, blocks[1:], strict=False):
+    for block, after in pairwise(blocks):
         if block.kind not in ("fence", "code_block"):
             inside ^= text.count("$$", block.start, after.start) % 2 == 1
         if not inside:
@@ -148,19 +149,22 @@ def _sentence_cut(text: str, size: int) -> int:
     if len(text) > 2 * size:
         places = [m.end() for m in _SPACE.finditer(text, size, size * 5 // 4)][-_TRIES:] + places
     whole = _shape(text)
-    for at in reversed(places):
-        left, right = _shape(text[:at]), _shape(text[at:])
-        if left[:1] == right[:1] == whole[:1] and left + right[1:] == whole:
-            return at
-    return 0
+    return next((at for at in reversed(places) if _parts_well(text, at, whole)), 0)
 
 
-def _shape(text: str) -> list[tuple[str, str]]:
+def _parts_well(text: str, at: int, whole: list[str]) -> bool:
+    if not re.match(r"\S+\s+\S", text[at:]):
+        return False  # what the right half begins with is not certain yet
+    left, right = _shape(text[:at]), _shape(text[at:])
+    marks = left[0], right[0], whole[0]
+    return len(set(marks)) == 1 and left + right[1:] == whole and not _open_mark(text[:at])
+
+
+def _shape(text: str) -> list[str]:
     """What a text is made of, words left out: its blocks, then its inline marks."""
     tokens = _parser(inline=True).parse(text)
-    kinds = " ".join(t.type for t in tokens if t.nesting >= 0)
     marks = [c for t in tokens for c in t.children or [] if c.type not in ("text", "softbreak")]
-    return [(kinds, ""), *((c.type, c.markup or str(c.attrs)) for c in marks)]
+    return [" ".join(t.type for t in tokens), *(f"{c.type} {c.markup}" for c in marks)]
 
 
 def _line_cut(text: str, size: int) -> _Cut:
@@ -209,8 +213,12 @@ def _closing(text: str) -> str:
         lines = text.rstrip("\n").split("\n")
         closed = len(lines) > 1 and last.map and lines[-1].strip() == last.markup
         return "" if closed else f"\n{last.markup}"
-    children = next((t.children for t in reversed(tokens) if t.type == "inline"), None) or []
+    return "" if text.endswith(("*", "`", " ", "\n")) else _open_mark(text)
+
+
+def _open_mark(text: str) -> str:
+    """The mark of code or strong text that the last paragraph leaves open."""
+    inline = [t for t in _parser(inline=True).parse(text) if t.type == "inline"]
+    children = (inline[-1].children if inline else None) or []
     words = "".join(c.content for c in children if c.type == "text")
-    if text.endswith(("*", "`", " ", "\n")):
-        return ""
     return next((mark for mark in ("`", "**") if words.count(mark) % 2), "")

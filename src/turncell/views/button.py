@@ -6,8 +6,6 @@ tap goes in between. All calls but the first come from a worker thread.
 
 from __future__ import annotations
 
-import importlib.util
-import logging
 from collections.abc import Callable
 from html import escape
 from typing import Any
@@ -15,8 +13,6 @@ from typing import Any
 __all__ = ["StopButton"]
 
 # ipywidgets is untyped: `Any` marks that border.
-
-log = logging.getLogger("turncell")
 
 _SAVED = "turncell: a turn was running when this was saved"
 _VIEW = "application/vnd.jupyter.widget-view+json"
@@ -27,7 +23,7 @@ _STATUS = (
 
 
 class StopButton:
-    """A Stop button and one line of status."""
+    """A Stop button and one line of status. Raises ImportError where there is no ipywidgets."""
 
     def __init__(self, on_stop: Callable[[], None]) -> None:
         import ipywidgets as widgets
@@ -43,11 +39,6 @@ class StopButton:
         row = widgets.Layout(align_items="center", width="100%")
         self._box: Any = widgets.HBox([self._button, self._status], layout=row)
         self._button.on_click(self._clicked)
-
-    @staticmethod
-    def available() -> bool:
-        """Tell whether ipywidgets can be imported."""
-        return importlib.util.find_spec("ipywidgets") is not None
 
     @property
     def comm_id(self) -> str:
@@ -86,5 +77,4 @@ class StopButton:
 
 def _status_html(status: str) -> str:
     state, dot, rest = status.partition(" · ")
-    # The state alone is announced; the rest ticks every second.
-    return f'<div style="{_STATUS}"><b>{escape(state)}</b>{dot}{escape(rest)}</div>'
+    return f'<div role="status" style="{_STATUS}"><b>{escape(state)}</b>{dot}{escape(rest)}</div>'

@@ -6,8 +6,9 @@ Only what is displayed passes through here; `result.text` stays as the agent wro
 from __future__ import annotations
 
 import re
+from typing import IO
 
-__all__ = ["Cleaner", "clean"]
+__all__ = ["Cleaner", "clean", "writable"]
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"  # colours, cursor moves
@@ -35,6 +36,12 @@ def clean(text: str) -> str:
     if _SURROGATES.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return _CONTROLS.sub("", _ESCAPES.sub("", _RETURNS.sub("\n", text)))
+
+
+def writable(words: str, stream: IO[str]) -> str:
+    """Return `words` with "?" for what the stream's encoding lacks."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return words.encode(encoding, "replace").decode(encoding, "replace")
 
 
 class Cleaner:

@@ -1,0 +1,91 @@
+"""The command line: `turncell demo`, `doctor`, `serve-model`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from turncell.errors import TurncellError
+
+__all__ = ["main"]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code (0 good, 1 the command failed, 2 bad words)."""
+    options = _parser().parse_args(words)
+    try:
+        return int(options.run(options))
+    except (TurncellError, ValueError, OSError) as error:
+        sys.stderr.write(f"turncell: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="turncell", description="Run an AI agent from a notebook, and stop it for real."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    demo = commands.add_parser("demo", help="the main job with no account and no network")
+    demo.add_argument("--lab", action="store_true", help="open it in JupyterLab instead, live")
+    demo.add_argument(
+        "--out", type=Path, default=Path("turncell-demo"), metavar="DIR",
+        help="where the executed notebook goes (default: turncell-demo)",
+    )  # fmt: skip
+    demo.set_defaults(run=_demo)
+    doctor = commands.add_parser("doctor", help="versions, agent, credentials source")
+    doctor.set_defaults(run=_doctor)
+    serve = commands.add_parser("serve-model", help="only the scripted model server")
+    serve.add_argument("--port", type=int, default=0, metavar="N", help="default: a free one")
+    serve.add_argument("--script", type=Path, metavar="FILE", help="a YAML script to play")
+    serve.set_defaults(run=_serve_model)
+    for later in ("stop", "clean"):
+        unready = commands.add_parser(later, help="not there yet")
+        unready.add_argument("rest", nargs="*")
+        unready.set_defaults(run=_not_yet, name=later)
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from turncell.demo.account import open_lab, play
+
+    run = open_lab if options.lab else play
+    return run(options.out.resolve(), Console())
+
+
+def _doctor(_: argparse.Namespace) -> int:
+    from turncell.config import settings_from_environment
+    from turncell.doctor import examine
+
+    found = examine(settings_from_environment().cli)
+    width = max(len(what) for what, _ in found)
+    for what, text in found:
+        sys.stdout.write(f"{what:<{width}}  {text}\n")
+    return 0
+
+
+def _serve_model(options: argparse.Namespace) -> int:
+    from turncell.modelserver import ModelServer, load, serve, shell_lines
+
+    script = load(options.script) if options.script else None
+
+    def say(server: ModelServer) -> None:
+        lines = shell_lines(server.env(Path.cwd() / ".turncell-agent"))
+        sys.stdout.write("\n".join([f"# The scripted model is at {server.url}", *lines, ""]))
+        sys.stdout.flush()
+
+    serve(options.port, script, say)
+    return 0
+
+
+def _not_yet(options: argparse.Namespace) -> int:
+    raise TurncellError(f"turncell {options.name} is not there yet. In a notebook: %agent stop.")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

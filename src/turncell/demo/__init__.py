@@ -1,0 +1,1 @@
+"""`turncell demo`: the main job with no account and no network, nothing mocked but the model."""

@@ -1,0 +1,123 @@
+"""A turn in a notebook cell: a Stop button, its status, the text as it comes.
+
+The end replaces all of it by one output that needs no kernel, no widget and no update to be
+read. A cell that has returned (`--bg`) cannot be cleared; its outputs are made by `open` and
+only updated. Where nobody can answer (`live=False`) nothing is shown before the end.
+
+Make it on the main thread inside the cell, put the click tap on `comm_id`, then `open`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from turncell.transcript import Snapshot
+from turncell.views import frames
+from turncell.views.base import status_line, stop_label
+from turncell.views.button import StopButton
+from turncell.views.flow import CellFlow, WholeFlow
+from turncell.views.publish import CellPublisher, Piece
+from turncell.views.saved import ended_bundle, plain_text
+
+__all__ = ["NotebookView"]
+
+_HINT = "to stop: interrupt the kernel"
+_STARTED = "background turn started"
+_OVER = "background turn over"
+
+
+class NotebookView:
+    """Draws one turn in the cell that was running when it was made.
+
+    `on_stop` is called for a click where no tap took it; None means no button. `hint` says
+    how to stop where no button is shown.
+    """
+
+    def __init__(
+        self,
+        shell: Any,
+        on_stop: Callable[[], None] | None,
+        *,
+        live: bool,
+        background: bool = False,
+        hint: str | None = None,
+    ) -> None:
+        self._publisher = CellPublisher(shell)
+        self._live, self._background = live, background
+        self._hint = hint or _HINT
+        self._ended = False
+        self._status = Piece(self._publisher)
+        self._flow = WholeFlow(self._publisher) if background else CellFlow(self._publisher)
+        self._button = _button(on_stop) if live else None
+
+    @property
+    def comm_id(self) -> str | None:
+        """The comm that clicks on the Stop button arrive on; None without a button."""
+        return self._button.comm_id if self._button else None
+
+    def open(self) -> None:
+        """Show the button and "starting", and make what a background turn will update."""
+        self._publisher.flush()
+        if self._button is not None:
+            self._status.show(self._button.bundle())
+        elif self._live:
+            self._show_status("starting")
+        elif self._background:
+            self._show_words(_STARTED)
+        if isinstance(self._flow, WholeFlow):
+            self._flow.open()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw the picture. The ended one is the last; what comes after it is ignored."""
+        if self._ended:
+            return
+        if snapshot.phase == "ended":
+            self._end(snapshot)
+        elif self._live:
+            self._draw_status(snapshot)
+            self._flow.draw(snapshot)
+
+    def _draw_status(self, snapshot: Snapshot) -> None:
+        status, button = status_line(snapshot), self._button
+        if button is None:
+            self._show_status(status)
+            return
+        self._publisher.run(lambda: button.draw(stop_label(snapshot), status))
+
+    def _show_status(self, status: str) -> None:
+        self._show_words(f"{status} · {self._hint}")
+
+    def _show_words(self, words: str) -> None:
+        html = frames.frame(frames.line(words), ' role="status"')
+        self._status.show({"text/plain": words, "text/html": html})
+
+    def _end(self, snapshot: Snapshot) -> None:
+        self._ended = True
+        bundle: dict[str, Any] = {"text/plain": plain_text(snapshot)}
+        try:
+            bundle = ended_bundle(snapshot)
+        finally:  # whatever goes wrong with the rich forms, the words are shown
+            self._replace(bundle)
+
+    def _replace(self, bundle: dict[str, Any]) -> None:
+        try:
+            if isinstance(self._flow, WholeFlow):
+                self._flow.show(bundle)
+                self._show_words(_OVER)
+                return
+            if self._live:
+                self._publisher.clear()
+            Piece(self._publisher).show(bundle)
+        finally:
+            if self._button is not None:
+                self._publisher.run(self._button.close)
+
+
+def _button(on_stop: Callable[[], None] | None) -> StopButton | None:
+    if on_stop is None:
+        return None
+    try:
+        return StopButton(on_stop)
+    except ImportError:
+        return None
