@@ -1,19 +1,20 @@
 """turncell: one cell, one turn. Run an AI agent from a notebook, and stop it for real.
 
-Importing this package is cheap; the agent SDK is imported by the first turn.
+Every name is loaded on first use: `%load_ext turncell` must cost nothing that a
+notebook without a turn does not need.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from turncell.errors import TurncellError, TurnFailed, TurnStopped
-from turncell.outcome import Outcome, Reason, StopReceipt, TurnResult
-from turncell.settings import StopPolicy
-
 if TYPE_CHECKING:
+    from turncell.errors import TurncellError, TurnFailed, TurnStopped
     from turncell.handle import TurnHandle as Turn
+    from turncell.outcome import Outcome, Reason, StopReceipt, TurnResult
     from turncell.session import Session
+    from turncell.settings import StopPolicy
 
 __all__ = [
     "Outcome",
@@ -32,18 +33,30 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "Outcome": ("outcome", "Outcome"),
+    "Reason": ("outcome", "Reason"),
+    "Session": ("session", "Session"),
+    "StopPolicy": ("settings", "StopPolicy"),
+    "StopReceipt": ("outcome", "StopReceipt"),
+    "Turn": ("handle", "TurnHandle"),
+    "TurnFailed": ("errors", "TurnFailed"),
+    "TurnResult": ("outcome", "TurnResult"),
+    "TurnStopped": ("errors", "TurnStopped"),
+    "TurncellError": ("errors", "TurncellError"),
+}
+
 
 def __getattr__(name: str) -> Any:
-    # anyio comes with these two, and `%load_ext` must not pay for it.
-    if name == "Session":
-        from turncell.session import Session
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'turncell' has no attribute {name!r}")
+    module, attribute = home
+    return getattr(importlib.import_module(f"turncell.{module}"), attribute)
 
-        return Session
-    if name == "Turn":
-        from turncell.handle import TurnHandle
 
-        return TurnHandle
-    raise AttributeError(f"module 'turncell' has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def load_ipython_extension(ipython: Any) -> None:

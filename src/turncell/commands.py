@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from turncell.errors import SessionBusy, UsageError
-from turncell.hold import hold, stop_routes
+from turncell.hold import ClickTap, hold, stop_routes
 from turncell.options import LATER_FORMS, LINE_FORMS, LINE_HELP, parse_words
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Commands:
         return name
 
     def _status(self) -> None:
-        running = [t for t in self._book.turns if not t.done()]
+        running = [t for t in self._book.turns if t.running]
         lines = [f"session: {self._book.current}"]
         lines += [f"running: turn {t.turn_id[:8]} of session {t.session}" for t in running]
         if not running:
@@ -87,11 +87,12 @@ class Commands:
             )
         lines.append(f"stop: {stop_routes(self._magics.shell).describe()}")
         sources = self._magics.settings().sources
-        lines.append(f"agent settings files: {'the default' if sources is None else ', '.join(sources) or 'none'}")
+        files = "the agent's default" if sources is None else ", ".join(sources) or "none"
+        lines.append(f"agent settings files: {files}")
         self._magics.say("\n".join(lines))
 
     def _stop(self, flags: set[str], name: str | None = None) -> None:
-        turns = [t for t in self._book.turns if not t.done() or t.unstopped]
+        turns = [t for t in self._book.turns if t.running]
         if name is not None:
             turns = [t for t in turns if t.session == self._known(name)]
         elif "--all" not in flags:
@@ -149,7 +150,7 @@ class Commands:
             known = self._book.conversation(which)
             return self._magics.say(f"The current session is {which} ({known.session_id}).")
         if not _UUID.fullmatch(which):
-            raise UsageError(f"{which} is neither a session of this kernel nor an agent session id.")
+            raise UsageError(f"{which} is neither a session of this kernel nor a session id.")
         known = self._book.conversation(self._book.current)
         if known.busy:
             raise SessionBusy(f"Session {known.name} is running. Stop it first, or use another.")
@@ -163,7 +164,8 @@ class Commands:
         if not mine:
             return self._magics.say("Nothing to wait for.")
         turn = next((t for t in mine if not t.done()), mine[-1])
-        hold(turn, lambda: turn.stop("kernel_interrupt"))
+        with ClickTap(self._magics.shell, lambda _: None) as tap:
+            hold(turn, lambda: turn.stop("kernel_interrupt"), pump=tap.pump)
         turn.result()
         return None
 
@@ -182,7 +184,10 @@ class Commands:
             origin = settings.origins.get(name, "default")
             rows.append({"setting": name, "value": value, "origin": origin})
         for name in ("max_warm", "idle_limit"):
-            rows.append({"setting": name, "value": getattr(self._magics, name), "origin": "%config"})
+            value = getattr(self._magics, name)
+            default = self._magics.trait_defaults(name)
+            origin = "default" if value == default else "%config AgentMagics"
+            rows.append({"setting": name, "value": value, "origin": origin})
         return rows
 
     def _doctor(self) -> None:

@@ -94,6 +94,7 @@ class Conversation:
             await run.run()
         finally:
             self._line.remove((handle.turn_id, run))
+            handle.leave()
             self.unstopped = False
             if link is self._candidate:
                 await self._adopt(link)

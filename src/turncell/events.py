@@ -190,7 +190,9 @@ def from_json(data: dict[str, Any]) -> Event:
     if kind is None:
         raise ValueError(f"unknown event {data.get('event')!r}")
     known = {f.name for f in dataclasses.fields(kind)}
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in known}
+    values: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k in known
+    }
     try:
         return kind(**values)
     except TypeError as error:

@@ -37,6 +37,7 @@ class TurnHandle:
         self.bound = bound  # the longest a stop of this turn can take, in seconds
         self._stopper = stopper
         self._over = threading.Event()
+        self._left = False
         self._result: TurnResult | None = None
         self._events: list[Event] = []
         self._wakers: set[Callable[[], None]] = set()
@@ -52,7 +53,7 @@ class TurnHandle:
         Raises ValueError for a reason that does not exist.
         """
         wanted = Reason(reason)
-        if not self._over.is_set() or self.unstopped:
+        if self.running:
             self._stopper(wanted, now)
 
     def done(self) -> bool:
@@ -64,9 +65,9 @@ class TurnHandle:
         return self._over.wait(timeout)
 
     @property
-    def unstopped(self) -> bool:
-        """Whether a stop gave up on it, so that it still runs."""
-        return self._result is not None and self._result.outcome is Outcome.UNSTOPPED
+    def running(self) -> bool:
+        """Whether the agent may still work on it: also after a stop gave up on it."""
+        return not self._left
 
     def result(self, timeout: float | None = None, *, raise_error: bool = True) -> TurnResult:
         """Block until the turn is over and return what it left.
@@ -135,6 +136,10 @@ class TurnHandle:
         self._result = result
         self._over.set()
         self._wake()
+
+    def leave(self) -> None:
+        """Nothing of the turn goes on any more (an unstopped one is over before that)."""
+        self._left = True
 
     def _wake(self) -> None:
         for waker in tuple(self._wakers):

@@ -4,10 +4,9 @@ Theory of operation. A waiting cell blocks the main thread on purpose: Run All s
 output lands in its own cell. Two things must get in. A kernel interrupt (SIGINT): our handler
 only counts, and the waiting loop makes `press()` calls of it, where nothing is half done. A
 click, a comm message on the shell channel, which ipykernel >= 7 receives on a thread of its own
-and ipykernel 6 on the (blocked) main thread; both hand it to one callable. `ClickTap` stands in
-front of that, takes clicks on watched buttons and passes on all else untouched and in order. On
-ipykernel 6 the wait must call `pump`: messages enter the kernel's own queue, only earlier. Make
-the button, set the tap, then display: else the first clicks queue behind the cell.
+and ipykernel 6 on the blocked main thread, where the wait must `pump`; both hand it to one
+callable. `ClickTap` stands in front of that, takes clicks on watched buttons and passes on all
+else, untouched and in order. Make the button, set the tap, display: else first clicks are late.
 
 What does not work:
 
@@ -23,7 +22,6 @@ What does not work:
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import signal
 import sys
@@ -31,15 +29,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol  # Any: what ipykernel hands us, untyped
-
-if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, Literal, Protocol  # Any: what comes from ipykernel, which is untyped
 
 LAP = 0.02  # seconds; how late an interrupt (and, on ipykernel 6, a click) may be noticed
-_FLUSH_LIMIT = 200  # messages per lap, so that a flood cannot keep us from waiting
-_CLICK_SIZE = 4096  # bytes; a click has about 100, so bigger messages are not even parsed
 _SWAP = threading.Lock()  # a cell may set its tap while a background turn removes its own
+Shell = Any  # IPython's InteractiveShell, or None
+Front = Literal["notebook", "terminal", "none"]
 Route = Literal["shell-channel thread", "pumped", "none"]
 
 
@@ -77,8 +74,8 @@ def owns_interrupts() -> bool:
 
 
 @contextmanager
-def kernel_interrupts() -> Iterator[KernelInterrupts]:
-    """Count kernel interrupts, which then do not raise; an inner block joins the outer one."""
+def kernel_interrupts(shell: Shell = None) -> Iterator[KernelInterrupts]:
+    """Count kernel interrupts, which do not raise. Inner blocks join. For `shell` see `_late`."""
     owner = getattr(signal.getsignal(signal.SIGINT), "__self__", None)
     if not owns_interrupts():
         yield KernelInterrupts()  # none will come
@@ -87,13 +84,24 @@ def kernel_interrupts() -> Iterator[KernelInterrupts]:
     else:
         interrupts = KernelInterrupts()
         previous = signal.signal(signal.SIGINT, interrupts._arrived)
+        # ipykernel sets its own handler before and after each cell, so ours will be gone, too.
+        reset = hasattr(getattr(shell, "kernel", None), "saved_sigint_handler")
         try:
             yield interrupts
         finally:
             # What is pending runs first, under our handler. What comes during this call is
             # raised by the old handler as the call returns: here, and too late to mean anything.
             with suppress(KeyboardInterrupt):
-                signal.signal(signal.SIGINT, previous)
+                signal.signal(signal.SIGINT, partial(_late, shell) if reset else previous)
+
+
+def _late(shell: Shell, signum: int, frame: Any) -> None:
+    # Raised where IPython shows the error or ipykernel sends the reply, it would cost the reply:
+    # the cell would never end. Only the cell's own code may be interrupted.
+    while frame is not None:
+        if frame.f_globals is shell.user_global_ns:
+            raise KeyboardInterrupt
+        frame = frame.f_back
 
 
 def hold(
@@ -103,10 +111,7 @@ def hold(
     pump: Callable[[], None] | None = None,
     give_up: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Block this thread until the turn is done, or `give_up()` says so (the caller raises).
-
-    Each kernel interrupt until then calls `press()` once, from this thread, in order.
-    """
+    """Block until the turn is done, or `give_up()`; each kernel interrupt is a `press()`, here."""
     with kernel_interrupts() as interrupts:
         while not turn.done() and not give_up():
             while interrupts.pressed < interrupts.count:
@@ -117,7 +122,7 @@ def hold(
             turn.wait(LAP)
 
 
-def _route(shell: InteractiveShell | None) -> Route:
+def _route(shell: Shell) -> Route:
     """The way a click can come in; asks for each semi-private attribute that a tap uses."""
     kernel: Any = getattr(shell, "kernel", None)
     stream, session = getattr(kernel, "shell_stream", None), getattr(kernel, "session", None)
@@ -138,7 +143,7 @@ class ClickTap:
     Taps stand in a row, each passing on what is not its own, and leave in any order.
     """
 
-    def __init__(self, shell: InteractiveShell | None, on_click: Callable[[str], None]) -> None:
+    def __init__(self, shell: Shell, on_click: Callable[[str], None]) -> None:
         self.route = _route(shell)
         self.working = False  # clicks get in now; on route "pumped", as long as `pump` is called
         self._on_click = on_click
@@ -192,9 +197,8 @@ class ClickTap:
     def _take(self, message: list[Any]) -> bool:
         session, copied = self._kernel.session, isinstance(message[0], bytes)  # else zmq frames
         _, frames = session.feed_identities(message, copy=copied)
-        if len(frames) < 5 or len(frames[4]) > _CLICK_SIZE:
-            return False
-        content = frames[4] if copied else frames[4].bytes
+        small = len(frames) > 4 and len(frames[4]) < 4096  # a click has about 100 bytes
+        content = b"" if not small else frames[4] if copied else frames[4].bytes
         match session.unpack(content) if b"click" in content else None:
             case {"comm_id": comm, "data": {"content": {"event": "click"}}} if comm in self._ours:
                 # Raises where the signature is wrong or was seen: the kernel refuses it as well.
@@ -209,28 +213,27 @@ class ClickTap:
         """Receive what has arrived, where the waiting thread itself has to (ipykernel 6)."""
         if self.working and self.route == "pumped" and threading.get_ident() == self._thread:
             with suppress(Exception):  # whatever the kernel has with it: the turn goes on
-                self._kernel.shell_stream.flush(1, _FLUSH_LIMIT)  # 1: zmq.POLLIN
+                self._kernel.shell_stream.flush(1, 200)  # POLLIN; no flood may keep us
 
 
 @dataclass(frozen=True)
 class StopRoutes:
     """How a person can stop a turn from here."""
 
-    front: Literal["notebook", "terminal", "none"]
+    front: Front
     button: bool
     interrupt: bool
     tap: Route
 
     def describe(self) -> str:
         """One line for `%agent status`."""
-        late = "heard only after the cell" if self.tap == "none" else self.tap
-        ways = [f"Stop button ({late})"] if self.button else []
-        if self.interrupt:
-            ways.append("kernel interrupt" if self.front == "notebook" else "Ctrl-C")
+        heard = "heard only after the cell" if self.tap == "none" else self.tap
+        key = "kernel interrupt" if self.front == "notebook" else "Ctrl-C"
+        ways = [f"Stop button ({heard})"] * self.button + [key] * self.interrupt
         return f"{self.front}: " + (", ".join(ways) or "no way to stop from here")
 
 
-def can_ask(shell: InteractiveShell | None) -> bool:
+def can_ask(shell: Shell) -> bool:
     """Tell whether a person can answer: not under nbclient. Ask while the cell runs."""
     kernel: Any = getattr(shell, "kernel", None)
     if kernel is not None:  # what the latest request said
@@ -238,13 +241,9 @@ def can_ask(shell: InteractiveShell | None) -> bool:
     return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
 
 
-def stop_routes(shell: InteractiveShell | None) -> StopRoutes:
+def stop_routes(shell: Shell) -> StopRoutes:
     """Look which ways to stop are live here; imports and installs nothing."""
     in_kernel = getattr(shell, "kernel", None) is not None
-    widgets = "ipywidgets" in sys.modules or importlib.util.find_spec("ipywidgets") is not None
-    return StopRoutes(
-        front="notebook" if in_kernel else "terminal" if shell is not None else "none",
-        button=in_kernel and can_ask(shell) and widgets,
-        interrupt=owns_interrupts(),
-        tap=_route(shell),
-    )
+    front: Front = "notebook" if in_kernel else "terminal" if shell is not None else "none"
+    button = in_kernel and can_ask(shell) and find_spec("ipywidgets") is not None
+    return StopRoutes(front, button, owns_interrupts(), _route(shell))

@@ -294,4 +294,3 @@ class StopLadder:
             S.REAP: policy.kill,
         }.get(self.state)
         return None if seconds is None else self._entered_at + seconds
-

@@ -13,9 +13,9 @@ from collections.abc import Callable
 import anyio
 
 from turncell import events as ev
-from turncell import procs
-from turncell.backends.base import Backend, Connection, Hangup, Launch
+from turncell.backends.base import Backend, Connection, Hangup, Launch, Processes
 from turncell.painter import off_loop
+from turncell.procs import Proc, Verdict
 from turncell.settings import Settings
 
 __all__ = ["Link"]
@@ -40,10 +40,13 @@ class Link:
         self.receive: Callable[[ev.Event | Hangup], None] | None = None
         self.token = ""
         self.strays: list[ev.Event] = []
-        self.tree: set[procs.Proc] = set()
-        self.left_running: set[procs.Proc] = set()
+        self.tree: set[Proc] = set()
+        self.left_running: set[Proc] = set()
         self.last_used = 0.0
         self._key: Settings | None = None
+        self._processes: Processes | None = None
+        # One opens or closes at a time: an idle agent may be closed as a prompt comes.
+        self._opening = anyio.Lock()
         self._gone: anyio.Event | None = None  # set when the process has ended
 
     def warm(self, settings: Settings) -> bool:
@@ -56,10 +59,15 @@ class Link:
 
         Returns a line for the user when the conversation could not be found.
         """
+        async with self._opening:
+            return await self._ready(settings)
+
+    async def _ready(self, settings: Settings) -> str | None:
         if self.warm(settings):
             return None
-        await self.close()
+        await self._close(POLITE)
         backend = await off_loop(self._load)
+        self._processes = backend.processes
         self.token = secrets.token_hex(12)
         self._gone = anyio.Event()
         exact = self.typed_id and not self.reached
@@ -89,39 +97,44 @@ class Link:
 
     async def note_left_running(self) -> None:
         """Remember what finished turns left running on purpose: later stops spare it."""
-        if self.connection is not None and self.token:
-            self.left_running |= await off_loop(_tools_of, self.token)
-            self.left_running = procs.alive(self.left_running)
+        processes, token = self._processes, self.token
+        if self.connection is None or processes is None:
+            return
+
+        def look() -> set[Proc]:
+            return processes.alive(self.left_running | processes.marked(token, tools_only=True))
+
+        self.left_running = await off_loop(look)
 
     async def hang_up(self) -> None:
         """First half of TERMINATE: look at the tree, close the agent's input, SIGTERM."""
-        connection = self.connection
-        if connection is None:
+        connection, processes = self.connection, self._processes
+        if connection is None or processes is None:
             return
-        self.tree |= await off_loop(procs.tree, connection.pid)
+        self.tree |= await off_loop(processes.tree, connection.pid)
         connection.hang_up()
-        procs.terminate(connection.pid)
+        processes.terminate(connection.pid)
 
     def signal_interrupt(self) -> None:
         """SIGINT to the agent process alone."""
-        if self.connection is not None:
-            procs.interrupt(self.connection.pid)
+        if self.connection is not None and self._processes is not None:
+            self._processes.interrupt(self.connection.pid)
 
-    async def clear(self, seconds: float, *, tools_only: bool = False) -> procs.Verdict:
+    async def clear(self, seconds: float, *, tools_only: bool = False) -> Verdict:
         """Kill what is left of this connection and verify; within about `seconds`."""
-        connection = self.connection
+        connection, processes, token = self.connection, self._processes, self.token
+        if processes is None:
+            return Verdict()
         if connection is not None and not tools_only:
-            self.tree |= await off_loop(procs.tree, connection.pid)
+            self.tree |= await off_loop(processes.tree, connection.pid)
         known = set() if tools_only else self.tree
         spare = self.left_running
 
-        def work() -> procs.Verdict:
-            return procs.clear(
-                self.token, known, spare=spare, tools_only=tools_only, seconds=seconds
+        def work() -> Verdict:
+            return processes.clear(
+                token, known, spare=spare, tools_only=tools_only, seconds=seconds
             )
 
-        if not self.token:
-            return procs.Verdict()
         return await off_loop(work)
 
     async def drop(self) -> None:
@@ -137,6 +150,10 @@ class Link:
 
         The conversation stays resumable.
         """
+        async with self._opening:
+            await self._close(seconds)
+
+    async def _close(self, seconds: float) -> None:
         connection = self.connection
         if connection is None:
             return
@@ -144,8 +161,11 @@ class Link:
         if not await self._left_within(seconds):
             await self.hang_up()
             await self._left_within(seconds / 2)
-        await self.clear(seconds)
-        await self.drop()
+        # Another closing may have been quicker, and a new agent be here by now.
+        if self.connection is connection:
+            await self.clear(seconds)
+        if self.connection is connection:
+            await self.drop()
 
     async def _left_within(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds):
@@ -153,9 +173,3 @@ class Link:
                 await self._gone.wait()
             return True
         return False
-
-
-def _tools_of(token: str) -> set[procs.Proc]:
-    return procs.marked(token, tools_only=True)
-
-

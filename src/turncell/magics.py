@@ -12,7 +12,7 @@ from traitlets import Float, Int, Unicode
 
 from turncell.errors import RuntimeGone, UsageError
 from turncell.hold import ClickTap, can_ask, hold, kernel_interrupts, stop_routes
-from turncell.options import CELL_HELP, CellOptions, parse_cell
+from turncell.options import CELL_HELP, LINE_HELP, CellOptions, parse_cell
 
 if TYPE_CHECKING:
     from turncell.handle import TurnHandle
@@ -53,14 +53,18 @@ class _Presses:
         return self.since is not None and time.monotonic() > self.since + bound + 5.0
 
 
+def _seconds(means: str) -> Any:
+    return Float(None, allow_none=True, help=means).tag(config=True)
+
+
 @magics_class
 class AgentMagics(Magics):
     """The magics and their settings: `%config AgentMagics.ack_timeout = 5`."""
 
-    ack_timeout = Float(None, allow_none=True, help="seconds a stop waits for an ack").tag(config=True)
-    grace_timeout = Float(None, allow_none=True, help="seconds it then waits for the end").tag(config=True)
+    ack_timeout = _seconds("seconds a stop waits for an ack")
+    grace_timeout = _seconds("seconds it then waits for the end")
     strategy = Unicode("", help="interrupt_then_kill, interrupt or kill").tag(config=True)
-    timeout = Float(None, allow_none=True, help="seconds after which a turn is stopped").tag(config=True)
+    timeout = _seconds("seconds after which a turn is stopped")
     model = Unicode("", help="the model").tag(config=True)
     effort = Unicode("", help="how hard the model thinks").tag(config=True)
     permission_mode = Unicode("", help="the agent's permission mode").tag(config=True)
@@ -69,7 +73,7 @@ class AgentMagics(Magics):
     cwd = Unicode("", help="where the agent works").tag(config=True)
     tools = Unicode("", help="tools the agent may use without asking: A,B").tag(config=True)
     system = Unicode("", help="the system prompt").tag(config=True)
-    settings_files = Unicode("", help="the agent's settings files: user,project,local").tag(config=True)
+    settings_files = Unicode("", help="the agent's files: user,project,local").tag(config=True)
     cli = Unicode("", help="the agent binary to run").tag(config=True)
     max_warm = Int(3, help="agent processes kept warm at most").tag(config=True)
     idle_limit = Float(1800.0, help="seconds an unused agent is kept warm").tag(config=True)
@@ -77,6 +81,7 @@ class AgentMagics(Magics):
     @no_var_expand
     @cell_magic
     def agent(self, line: str, cell: str) -> None:
+        """Run one turn of the agent and stream it into this cell."""
         options = parse_cell(line)
         if options.help:
             self.say(CELL_HELP)
@@ -84,18 +89,21 @@ class AgentMagics(Magics):
         # IPython ends every cell with a newline of its own.
         prompt = cell[:-1] if cell.endswith("\n") else cell
         if not prompt.strip():
-            raise UsageError("The prompt is empty: nothing was run. Write it below the %%agent line.")
+            raise UsageError("The prompt is empty: nothing was run. Write it below %%agent.")
         run = self._run_in_background if options.bg else self._run_and_wait
         run(prompt, options, self.settings().merged("the cell", options.settings))
 
-    agent.__doc__ = f"Run one turn of the agent and stream it into this cell.\n\n{CELL_HELP}"
+    agent.__doc__ = f"{agent.__doc__}\n\n{CELL_HELP}"
 
     @no_var_expand
     @line_magic("agent")
     def agent_line(self, line: str) -> Any:
+        """Look after the agent's turns and sessions."""
         from turncell.commands import Commands
 
         return Commands(self).run(line)
+
+    agent_line.__doc__ = f"{agent_line.__doc__}\n\n{LINE_HELP}"
 
     # A turn.
 

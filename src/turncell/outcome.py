@@ -89,11 +89,11 @@ class StopReceipt:
     ack_after: float | None = None
     ended_after: float | None = None
     reaped_after: float | None = None
-    survivors: tuple[Survivor, ...] = ()
+    survivors: list[Survivor] = field(default_factory=list)
     connection: str = "closed"
     resumable: bool = True
     text_chars: int = 0
-    spared: tuple[Survivor, ...] = ()
+    spared: list[Survivor] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return the receipt as a JSON object."""

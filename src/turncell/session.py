@@ -95,7 +95,8 @@ class Book:
             lambda reason, force: portal.soon(conversation.stop, turn_id, reason, force),
             order.settings.stop.total,
         )
-        self.turns = [t for t in self.turns if not t.done()] + [handle]
+        old = self.turns[:-20]  # a few that are over stay, for `%agent wait`
+        self.turns = [t for t in old if t.running] + self.turns[-20:] + [handle]
         portal.spawn(self._conduct, conversation, order, handle)
         return handle
 
@@ -191,9 +192,7 @@ class Session:
             raise UsageError("The prompt is empty: nothing was run.")
         settings = self._settings.merged("start()", options)
         keep = self._book.keep_result
-        return self._book.start(
-            self.name, Order(prompt, settings, view or Nothing(), on_over=keep)
-        )
+        return self._book.start(self.name, Order(prompt, settings, view or Nothing(), on_over=keep))
 
     async def run(
         self,

@@ -82,7 +82,7 @@ class StopPolicy:
 
 def _check_seconds(name: str, value: object) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:  # type: ignore[operator]
+    if not number or not 0 <= float(str(value)) < math.inf:
         raise UsageError(f"{name} is {value!r}: give a number of seconds, 0 or more.")
 
 

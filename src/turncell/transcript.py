@@ -225,7 +225,9 @@ class Transcript:
             return
         self._end_tool(growing, growing.segment.tool, event.status, event.output, event.at)
 
-    def _end_tool(self, growing: _Growing, tool: ToolCall, status: str, out: str, at: float) -> None:
+    def _end_tool(
+        self, growing: _Growing, tool: ToolCall, status: str, out: str, at: float
+    ) -> None:
         if len(out) > OUTPUT_LIMIT:
             out = f"{out[:OUTPUT_LIMIT]}\n[cut: {len(out):,} characters in all]"
         seconds = max(0.0, at - self._started.get(tool.tool_id, at))
@@ -237,9 +239,7 @@ class Transcript:
 
     def _fold_Notice(self, event: ev.Notice) -> None:
         growing = self._new("notice")
-        growing.segment = replace(
-            growing.segment, text=event.text, level=event.level, settled=True
-        )
+        growing.segment = replace(growing.segment, text=event.text, level=event.level, settled=True)
 
     def _fold_UsageReported(self, event: ev.UsageReported) -> None:
         self._usage = event

@@ -20,6 +20,7 @@ Theory of operation
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from enum import Enum
 
 from turncell import events as ev
@@ -92,9 +93,8 @@ class Turn:
             return "ended"
         if self.ladder.engaged:
             return "stopping"
-        return {TurnState.NEW: "queued", TurnState.CLEARING: "running"}.get(
-            self.state, self.state.value
-        )
+        words = {TurnState.NEW: "queued", TurnState.CLEARING: "running"}
+        return words.get(self.state, str(self.state.value))
 
     @property
     def over(self) -> bool:
@@ -140,11 +140,11 @@ class Turn:
             ack_after=after(ladder.acked_at),
             ended_after=after(ladder.finished_at),
             reaped_after=after(ladder.cleared_at),
-            survivors=self.survivors,
+            survivors=list(self.survivors),
             connection="closed" if self.closed_connection else "warm",
             resumable=opened,
             text_chars=text_chars,
-            spared=self.spared,
+            spared=list(self.spared),
         )
 
     # One method a stimulus.
@@ -318,7 +318,7 @@ _ENDS: dict[str, tuple[Outcome, Reason | None]] = {
     "error": (Outcome.FAILED, None),
 }
 
-_HANDLERS = {
+_HANDLERS: dict[type[Stimulus], Callable[..., list[Act | Order]]] = {
     Begin: Turn._begin,
     Ready: Turn._ready,
     StartFailed: Turn._start_failed,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from driver import Kernel
+from driver import Cell, Kernel
 
 pytestmark = pytest.mark.kernel
 PYTHONS = [sys.executable, *filter(None, os.environ.get("TURNCELL_KERNELS", "").split(os.pathsep))]
@@ -286,33 +286,66 @@ def test_a_forged_click_is_not_heard(kernel: Kernel) -> None:
 # Interrupts
 
 
-WITH_INTERRUPTS = """
+INTERRUPTED = """
 turn = Turn(10)
 def press():
     presses.append(time.time())
     threading.Timer({end}, turn.over.set).start()
 print("up")
-with kernel_interrupts():
+with kernel_interrupts({shell}):
     hold(turn, press)
-    time.sleep(0.05)  # the clean-up
+    time.sleep({clean_up})
     print("clean")
 raise LookupError("stopped")
 """
 
 
-@pytest.mark.parametrize("end", [0.0, 0.15])
-@pytest.mark.parametrize("gap", GAPS)
-def test_three_interrupts_are_harmless(kernel: Kernel, gap: float, end: float) -> None:
-    cell = kernel.start(WITH_INTERRUPTS.format(end=end))
+def interrupt_thrice(kernel: Kernel, code: str, gap: float) -> Cell:
+    cell = kernel.start(code)
     kernel.wait_for(lambda: cell.text)
-    for _ in range(3):
-        first = kernel.interrupt()
+    first = kernel.interrupt()
+    for _ in range(2):
         kernel.listen(gap)
-    assert kernel.wait(cell).error in {"LookupError: stopped", "KeyboardInterrupt: "}
+        kernel.interrupt()
+    kernel.wait(cell)
     assert "clean" in cell.text
     assert 1 <= kernel.value("len(presses)") <= 3
-    assert kernel.value("presses[0]") - first < 0.5
-    assert kernel.run("6 * 7").text == "42"
+    assert kernel.value("presses.pop(0)") - first < 0.5
+    assert kernel.run("presses.clear(); 6 * 7").text == "42"
+    return cell
+
+
+@pytest.mark.parametrize("end", [0.0, 0.15, 0.5])
+@pytest.mark.parametrize("gap", GAPS)
+def test_three_interrupts_are_harmless(kernel: Kernel, gap: float, end: float) -> None:
+    code = INTERRUPTED.format(end=end, shell="shell", clean_up=0.05)
+    assert interrupt_thrice(kernel, code, gap).error == "LookupError: stopped"
+
+
+def test_interrupts_at_the_very_end_cost_neither_error_nor_reply(kernel: Kernel) -> None:
+    code = INTERRUPTED.format(end=0.03, shell="shell", clean_up=0)
+    for number in range(25):  # some of them hit IPython showing the error, or the reply
+        cell = interrupt_thrice(kernel, code, 0.01 + 0.0012 * number)
+        assert cell.error == "LookupError: stopped"
+
+
+def test_nothing_of_an_interrupted_cell_is_left(kernel: Kernel) -> None:
+    kernel.run("before = snapshot()")
+    interrupt_thrice(kernel, INTERRUPTED.format(end=0, shell="shell", clean_up=0), 0)
+    kernel.run("after = snapshot()")
+    assert kernel.value("[name for name in before if before[name] != after[name]]") == []
+    cell = kernel.start("print('up')\ntime.sleep(20)")
+    kernel.wait_for(lambda: cell.text)
+    kernel.interrupt()
+    assert kernel.wait(cell).error.startswith("KeyboardInterrupt")
+
+
+def test_after_our_block_the_cells_own_code_can_be_interrupted(kernel: Kernel) -> None:
+    block = "with kernel_interrupts(shell):\n    hold(Turn(0), print)\n"
+    cell = kernel.start(f"{block}print('up')\ntime.sleep(20)")
+    kernel.wait_for(lambda: cell.text)
+    kernel.interrupt()
+    assert kernel.wait(cell).error.startswith("KeyboardInterrupt")
 
 
 def test_interrupts_and_clicks_mix(kernel: Kernel) -> None:
@@ -326,14 +359,6 @@ def test_interrupts_and_clicks_mix(kernel: Kernel) -> None:
     assert kernel.wait(cell).status == "ok"
     assert len(hits(kernel)) == 3
     assert 1 <= kernel.value("len(presses)") <= 3
-
-
-def test_an_interrupt_outside_of_our_time_raises_as_ever(kernel: Kernel) -> None:
-    kernel.run("hold(Turn(0), print)")
-    cell = kernel.start("print('up')\ntime.sleep(20)")
-    kernel.wait_for(lambda: cell.text)
-    kernel.interrupt()
-    assert kernel.wait(cell).error.startswith("KeyboardInterrupt")
 
 
 # Routes

@@ -202,6 +202,28 @@ def test_code_of_the_agent_is_interrupted_and_the_press_still_counts() -> None:
     assert (story, presses) == (["interrupted"], [1])
 
 
+def test_with_a_kernel_only_the_cells_own_code_is_interruptible_until_its_reply() -> None:
+    cell = "interrupt()"  # what follows our block in the same cell
+    names: dict[str, Any] = {"interrupt": interrupt, "__name__": "__main__"}
+    shell = SimpleNamespace(kernel=Paper(), user_global_ns=names)
+    shell.kernel.saved_sigint_handler = signal.SIG_IGN
+    with kernel_interrupts(shell):
+        interrupt()
+    interrupt()  # here the kernel would show the error and send the reply
+    with pytest.raises(KeyboardInterrupt):
+        exec(cell, names)
+    with kernel_interrupts(shell):  # the same again in one cell
+        interrupt()
+    interrupt()
+
+
+def test_without_a_kernel_that_sets_its_own_the_handler_is_put_back() -> None:
+    for shell in (None, SimpleNamespace(), SimpleNamespace(kernel=Paper())):
+        with kernel_interrupts(shell):
+            interrupt()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 # The handler
 
 

@@ -10,14 +10,17 @@ takes: the driver bounds every call, and ends the process by its pid if it must.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from turncell.events import Event
+from turncell.procs import Proc, Verdict
 from turncell.settings import Settings
 
-__all__ = ["Ack", "Backend", "Connection", "Deliver", "Hangup", "Launch", "Prompt"]
+__all__ = [
+    "Ack", "Backend", "Connection", "Deliver", "Hangup", "Launch", "Processes", "Prompt",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,44 @@ class Connection(Protocol):
         """Release what this side holds, after the process has ended."""
 
 
+class Processes(Protocol):
+    """How a forced stop finds and ends processes. For real ones this is the module
+    `turncell.procs`, which says what each call does; all but the two signals may
+    block and are called in a worker thread."""
+
+    def tree(self, pid: int | None) -> set[Proc]:
+        """`pid` and all its descendants."""
+
+    def marked(self, token: str, *, tools_only: bool = False) -> set[Proc]:
+        """Everything that carries the token of one launch."""
+
+    def alive(self, procs: Iterable[Proc]) -> set[Proc]:
+        """Those that still run."""
+
+    def clear(
+        self,
+        token: str,
+        known: Iterable[Proc] = (),
+        *,
+        spare: Iterable[Proc] = (),
+        tools_only: bool = False,
+        seconds: float = 1.5,
+    ) -> Verdict:
+        """Kill, and look until nothing is left."""
+
+    def interrupt(self, pid: int | None) -> None:
+        """SIGINT to one process."""
+
+    def terminate(self, pid: int | None) -> None:
+        """SIGTERM to one process."""
+
+
 class Backend(Protocol):
     """Makes connections."""
+
+    @property
+    def processes(self) -> Processes:
+        """Where the processes of its connections live."""
 
     async def connect(self, launch: Launch, deliver: Deliver) -> Connection:
         """Start an agent that is ready for a prompt.

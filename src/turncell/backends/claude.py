@@ -23,7 +23,8 @@ from claude_agent_sdk import (
 from claude_agent_sdk._errors import MessageParseError
 
 from turncell import events as ev
-from turncell.backends.base import Ack, Deliver, Hangup, Launch, Prompt
+from turncell import procs
+from turncell.backends.base import Ack, Deliver, Hangup, Launch, Processes, Prompt
 from turncell.backends.claude_process import ClaudeProcess
 from turncell.backends.claude_wire import Wire
 from turncell.errors import AgentStartError
@@ -41,7 +42,6 @@ _START_LIMIT = 180.0
 def options_for(launch: Launch) -> ClaudeAgentOptions:
     """The SDK's options for this launch."""
     s = launch.settings
-    bound = {"resume": launch.session_id} if launch.opened else {"session_id": launch.session_id}
     return ClaudeAgentOptions(
         model=s.model,
         effort=cast(Any, s.effort),
@@ -54,12 +54,15 @@ def options_for(launch: Launch) -> ClaudeAgentOptions:
         setting_sources=cast(Any, None if s.sources is None else list(s.sources)),
         verbatim_prompts=not s.expand,
         include_partial_messages=True,
-        **bound,
+        resume=launch.session_id if launch.opened else None,
+        session_id=None if launch.opened else launch.session_id,
     )
 
 
 class ClaudeBackend:
     """Starts Claude agents."""
+
+    processes: Processes = procs
 
     async def connect(self, launch: Launch, deliver: Deliver) -> ClaudeConnection:
         """Start an agent, resumed or afresh as the launch says.
@@ -112,6 +115,7 @@ class ClaudeConnection:
         self._turn_id = ""
         self._hung_up = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._listening: asyncio.Task[None] | None = None
         options = options_for(launch)
         # Tools that need a permission are asked about over the control channel.
         spoken = replace(options, permission_prompt_tool_name="stdio")
@@ -150,8 +154,8 @@ class ClaudeConnection:
             raise self._start_error(error) from error
         finally:
             connecting.cancel()
-        self._tasks.append(asyncio.ensure_future(self._listen()))
-        self._tasks.append(asyncio.ensure_future(self._watch()))
+        self._listening = asyncio.ensure_future(self._listen())
+        self._tasks += [self._listening, asyncio.ensure_future(self._watch())]
 
     def _start_error(self, error: BaseException) -> AgentStartError:
         code = self.process.exit_code
@@ -218,9 +222,8 @@ class ClaudeConnection:
 
     async def _watch(self) -> None:
         code = await self.process.wait()
-        listening = [task for task in self._tasks if task.get_coro().__name__ == "_listen"]
-        if listening:
-            await asyncio.wait(listening, timeout=_LAST_WORDS)
+        if self._listening is not None:
+            await asyncio.wait([self._listening], timeout=_LAST_WORDS)
         self._hung_up = True
         said = self.process.last_words
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -228,7 +231,7 @@ class ClaudeConnection:
 
     # What the agent asks us.
 
-    async def _before_tool(self, data: Any, tool_id: str | None, _: Any) -> dict[str, Any]:
+    async def _before_tool(self, data: Any, tool_id: str | None, _: Any) -> Any:
         if self._turn_id not in self._refused:
             return {}
         decision = {

@@ -196,7 +196,7 @@ class ClaudeProcess(Transport):
         assert self._process is not None
         return await self._process.wait()
 
-    def kill_now(self, sig: int = signal.SIGTERM) -> None:
+    def kill_now(self, sig: signal.Signals = signal.SIGTERM) -> None:
         """Signal the process itself, without waiting."""
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):

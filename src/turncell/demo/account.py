@@ -18,17 +18,23 @@ if TYPE_CHECKING:
 
 __all__ = ["open_lab", "play"]
 
+#: The cells that are told about while they run.
+_STEPS = {
+    "explain": "a streamed turn",
+    "count": "a turn with a shell command",
+    "story": "a long turn, stopped half way",
+    "after": "the same conversation, resumed",
+}
+
 
 def play(out: Path, console: Console) -> int:
     """Run the demo into `out` and say what happened; the exit code (0: all as promised)."""
     out.mkdir(parents=True, exist_ok=True)
     console.print("A scripted model on this machine, the real agent, a real kernel. Running …")
-    steps = {"explain": "a streamed turn", "count": "a turn with a shell command",
-             "story": "a long turn, stopped half way", "after": "the same conversation, resumed"}  # fmt: skip
 
     def watch(cell: str) -> None:
-        if cell in steps:
-            console.print(f"  · {steps[cell]}", style="dim")
+        if cell in _STEPS:
+            console.print(f"  · {_STEPS[cell]}", style="dim")
 
     with surroundings(out) as (server, env):
         account = run_notebook(out, env, watch)
@@ -123,7 +129,7 @@ def open_lab(out: Path, console: Console) -> int:
     from turncell.demo.run import find_notebook
 
     try:
-        import jupyterlab  # noqa: F401
+        import jupyterlab  # noqa: F401 - only whether it is there
     except ImportError:
         raise SettingError(
             "JupyterLab is not installed. Run pip install 'jupyterlab>=4.2' and try again."

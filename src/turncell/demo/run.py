@@ -70,9 +70,7 @@ def surroundings(directory: Path) -> Iterator[tuple[ModelServer, dict[str, str]]
         yield server, {**os.environ, **server.env(state)}
 
 
-def run_notebook(
-    directory: Path, env: Mapping[str, str], watch: Callable[[str], None]
-) -> Account:
+def run_notebook(directory: Path, env: Mapping[str, str], watch: Callable[[str], None]) -> Account:
     """Execute the notebook in `directory` and write it there with its outputs.
 
     `watch` is told the id of each code cell before it runs. Raises SettingError when the
@@ -87,7 +85,10 @@ def run_notebook(
         shutil.copyfile(source, target)
     notebook = nbformat.read(target, as_version=4)
     client: Any = NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(directory)}}
+        notebook,
+        timeout=300,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(directory)}},
     )
     account = Account()
     # What the kernel writes to stderr are notes of its own, not part of the account.
@@ -162,7 +163,7 @@ class _Finger(threading.Thread):
         except queue.Empty:
             return
         kind, content = message["msg_type"], message["content"]
-        if kind == "comm_open" and "Button" in str(_state(content).get("_model_name")):
+        if kind == "comm_open" and _state(content).get("_model_name") == "ButtonModel":
             self._button = content["comm_id"]
         elif kind in ("display_data", "update_display_data"):
             steps = re.findall(r"step (\d+)", content["data"].get("text/plain", ""))

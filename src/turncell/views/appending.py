@@ -45,27 +45,26 @@ class Appender:
     """Remembers what was given out for one turn. `quiet` waits for the end."""
 
     def __init__(self, *, start: bool, quiet: bool = False) -> None:
-        self.at_line_start = True
+        self.at_line_start, self.ended = True, False
         self._start, self._quiet = start, quiet
         self._texts: dict[str, _Printed] = {}
         self._told: set[str] = set()
         self._writing: str | None = None  # the text that the next words may go on with
-        self._ended = False
 
     def advance(self, snapshot: Snapshot) -> list[Addition]:
         """Return what this picture adds; nothing after the ended one."""
-        if self._ended or (self._quiet and snapshot.phase != "ended"):
+        if self.ended or (self._quiet and snapshot.phase != "ended"):
             return []
-        self._ended = snapshot.phase == "ended"
+        self.ended = snapshot.phase == "ended"
         return list(self._additions(snapshot))
 
     def _additions(self, snapshot: Snapshot) -> Iterator[Addition]:
-        if not self._ended and self._start:
+        if not self.ended and self._start:
             yield from self._once("start", status_line(snapshot), "dim")
         for segment in snapshot.segments:
             add = self._text if segment.kind == "text" else self._step
             yield from add(segment)
-        if self._ended:
+        if self.ended:
             yield from self._ending(snapshot)
         else:
             yield from self._events(snapshot)
@@ -79,13 +78,13 @@ class Appender:
 
     def _text(self, segment: Segment) -> Iterator[Addition]:
         printed = self._texts.setdefault(segment.key, _Printed())
-        if segment is printed.last and not self._ended:
+        if segment is printed.last and not self.ended:
             return
         if not segment.text.startswith(printed.text):
             self._texts[segment.key] = printed = _Printed()
             yield self._line(_AGAIN, "dim")
         more = segment.text[len(printed.text) :]
-        words = printed.cleaner.feed(more, last=segment.settled or self._ended)
+        words = printed.cleaner.feed(more, last=segment.settled or self.ended)
         printed.last, printed.text = segment, segment.text
         if words:
             yield self._words(segment.key, words)

@@ -47,6 +47,7 @@ _BY = {
     "shutdown": "by the end of the kernel",
     "api": "from code",
 }
+_TAKEN = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _LIMITS = {"budget": "the budget is used up", "max_turns": "the limit of model turns is reached"}
 _PARTIAL = ("interrupted", "killed", "failed", "lost", "unstopped")
 
@@ -134,8 +135,9 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _seconds(value: float) -> str:
-    if value < 60:
-        return f"{value:.2f} s" if value < 10 else f"{value:.0f} s"
+    if value < 59.5:
+        digits = 2 if value < 1 else 1 if value < 10 else 0
+        return f"{value:.{digits}f} s"
     minutes, rest = divmod(round(value), 60)
     return f"{minutes} min {rest} s"
 
@@ -149,7 +151,7 @@ def final_line(end: End) -> str:
         parts += _after_stop(end.receipt)
     parts += _figures(end)
     parts.append(f"{end.session} {end.session_id[:8]}".strip())
-    return clean(" · ".join(parts))
+    return clean(" · ".join(filter(None, parts)))
 
 
 def _outcome(end: End) -> str:
@@ -188,14 +190,17 @@ def _figures(end: End) -> list[str]:
     duration = end.elapsed if isinstance(end, Snapshot) else end.duration
     parts = [_seconds(duration)]
     if end.usage:
-        taken = sum(n or 0 for key, n in end.usage.items() if key in _TAKEN)
-        parts.append(f"{taken:,} tokens in, {end.usage.get('output_tokens') or 0:,} out")
+        parts.append(_tokens(end.usage))
     if end.cost_usd is not None:
         parts.append(f"{end.cost_usd:.4f} USD")
     return parts
 
 
-_TAKEN = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+def _tokens(usage: dict[str, int]) -> str:
+    taken = [usage[name] for name in _TAKEN if usage.get(name) is not None]
+    made = usage.get("output_tokens")
+    parts = [f"{sum(taken):,} tokens in"] if taken else []
+    return ", ".join(parts + ([f"{made:,} tokens out"] if made is not None else []))
 
 
 def error_text(end: End) -> str:

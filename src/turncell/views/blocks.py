@@ -148,21 +148,21 @@ def _sentence_cut(text: str, size: int) -> int:
     places = [m.end() for m in _SENTENCE.finditer(text, size // 2, size * 5 // 4)][-_TRIES:]
     if len(text) > 2 * size:
         places = [m.end() for m in _SPACE.finditer(text, size, size * 5 // 4)][-_TRIES:] + places
-    whole = _shape(text)
+    whole = _shape(_parser(inline=True).parse(text))
     return next((at for at in reversed(places) if _parts_well(text, at, whole)), 0)
 
 
 def _parts_well(text: str, at: int, whole: list[str]) -> bool:
     if not re.match(r"\S+\s+\S", text[at:]):
         return False  # what the right half begins with is not certain yet
-    left, right = _shape(text[:at]), _shape(text[at:])
-    marks = left[0], right[0], whole[0]
-    return len(set(marks)) == 1 and left + right[1:] == whole and not _open_mark(text[:at])
+    halves = [_parser(inline=True).parse(half) for half in (text[:at], text[at:])]
+    left, right = map(_shape, halves)
+    alike = left[0] == right[0] == whole[0] and left + right[1:] == whole
+    return alike and not _open_mark(halves[0])
 
 
-def _shape(text: str) -> list[str]:
+def _shape(tokens: list[Token]) -> list[str]:
     """What a text is made of, words left out: its blocks, then its inline marks."""
-    tokens = _parser(inline=True).parse(text)
     marks = [c for t in tokens for c in t.children or [] if c.type not in ("text", "softbreak")]
     return [" ".join(t.type for t in tokens), *(f"{c.type} {c.markup}" for c in marks)]
 
@@ -205,20 +205,18 @@ def _all_flags() -> tuple[str, ...]:
 
 def _closing(text: str) -> str:
     """What closes the fence, code span or strong text that the tail leaves open."""
-    tokens = _parser(inline=True).parse(text)
-    if not tokens:
+    if not any(mark in text for mark in ("`", "~~~", "**")):
         return ""
-    last = tokens[-1]
-    if last.type == "fence":
-        lines = text.rstrip("\n").split("\n")
-        closed = len(lines) > 1 and last.map and lines[-1].strip() == last.markup
-        return "" if closed else f"\n{last.markup}"
-    return "" if text.endswith(("*", "`", " ", "\n")) else _open_mark(text)
+    tokens = _parser(inline=True).parse(text)
+    if tokens and tokens[-1].type == "fence":
+        markup, lines = tokens[-1].markup, text.rstrip("\n").split("\n")
+        return "" if len(lines) > 1 and lines[-1].strip() == markup else f"\n{markup}"
+    return "" if text.endswith(("*", "`", " ", "\n")) else _open_mark(tokens)
 
 
-def _open_mark(text: str) -> str:
+def _open_mark(tokens: list[Token]) -> str:
     """The mark of code or strong text that the last paragraph leaves open."""
-    inline = [t for t in _parser(inline=True).parse(text) if t.type == "inline"]
+    inline = [t for t in tokens if t.type == "inline"]
     children = (inline[-1].children if inline else None) or []
     words = "".join(c.content for c in children if c.type == "text")
     return next((mark for mark in ("`", "**") if words.count(mark) % 2), "")

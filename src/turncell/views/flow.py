@@ -19,7 +19,7 @@ from turncell.views.saved import running_bundle
 
 __all__ = ["CellFlow", "WholeFlow"]
 
-_TAIL_RATE = 16_000.0  # bytes a second for the text that is shown again and again
+_TAIL_RATE = 12_000.0  # bytes a second for the text that is shown again and again
 _COUNT_RATE = 600.0  # for a counter: about twice a second
 _GONE = {"text/plain": "", "text/html": ""}
 

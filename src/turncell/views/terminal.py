@@ -49,7 +49,7 @@ class TerminalView:
         """Write what this picture adds, then the status of a turn that goes on."""
         console = self._console or self._make_console()
         additions = self._appender.advance(snapshot)
-        going_on = snapshot.phase != "ended" and not self._quiet and console.is_terminal
+        going_on = not (self._appender.ended or self._quiet) and console.is_terminal
         status = self._passing(snapshot) if going_on and self._appender.at_line_start else ""
         if additions or status != self._status:
             self._replace(console, additions, status)

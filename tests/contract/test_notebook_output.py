@@ -1,0 +1,234 @@
+"""What a turn puts into a notebook: how much, in what form, and what stays."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from screen import PARENT, Script, Socket, on_screen, shell_of, whole_turn
+
+from turncell import events as ev
+from turncell.outcome import RECORD_TYPE, Outcome, Reason, StopReceipt, Survivor, TurnResult
+from turncell.transcript import Snapshot, StopView
+from turncell.views import NotebookView, saved
+from turncell.views.base import final_line, status_line, stop_label, tool_line
+from turncell.views.markup import escape_markdown, to_html
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+MARKDOWN = "Some **strong** words in a sentence of prose.\n\n- an item\n- one more\n\n"
+
+
+def noop() -> None:
+    """Stands for a stop."""
+
+
+def shown(pictures: Any, **how: Any) -> Socket:
+    socket = Socket()
+    view = NotebookView(shell_of(socket), noop, **{"live": True, **how})
+    view.open()
+    for picture in pictures:
+        view.show(picture)
+    return socket
+
+
+def streamed(text: str, step: int, **how: Any) -> Socket:
+    script = Script()
+    return shown([*script.say(text, step=step), script.end()], **how)
+
+
+@pytest.mark.parametrize("step", [5, 100])
+@pytest.mark.parametrize("text", ["word and more words, ", MARKDOWN, "| a | b |\n", "- x y z\n"])
+def test_bytes_grow_with_the_text(text: str, step: int) -> None:
+    unit = 4000 // len(text)
+    small, large = streamed(text * unit, step), streamed(text * unit * 4, step)
+    assert large.size < 5 * small.size
+    assert len(large.messages) < 5 * len(small.messages)
+
+
+def test_bytes_of_a_background_turn_grow_with_the_text() -> None:
+    small = streamed(MARKDOWN * 100, 20, background=True)
+    large = streamed(MARKDOWN * 400, 20, background=True)
+    assert large.size < 5 * small.size
+
+
+def test_a_batch_gets_one_display_and_no_update() -> None:
+    socket = shown(whole_turn(), live=False)
+    assert [message["msg_type"] for message in socket.messages] == ["display_data"]
+
+
+def test_everything_goes_to_its_own_cell() -> None:
+    assert all(m["parent_header"] == PARENT for m in shown(whole_turn()).messages)
+
+
+def test_the_button_comes_first_and_reads_well_without_a_widget() -> None:
+    first = shown([]).messages[0]["content"]["data"]
+    assert first[VIEW]["model_id"]
+    assert first["text/plain"] == "turncell: a turn was running when this was saved"
+
+
+def test_the_end_is_one_output_without_a_widget() -> None:
+    socket = shown(whole_turn())
+    for deaf in (False, True):
+        (bundle,) = on_screen(socket.messages, deaf=deaf)
+        assert set(bundle) == {"text/plain", "text/markdown", "text/html", RECORD_TYPE}
+
+
+def test_a_background_turn_only_updates_what_open_made() -> None:
+    kinds = [m["msg_type"] for m in shown(whole_turn(), background=True).messages]
+    assert kinds[:2] == ["display_data"] * 2
+    assert set(kinds[2:]) == {"update_display_data"}
+    status, text = on_screen(shown(whole_turn(), background=True).messages)
+    assert VIEW not in status
+    assert RECORD_TYPE in text
+
+
+def test_without_ipywidgets_the_status_says_how_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ipywidgets", None)
+    socket = Socket()
+    view = NotebookView(shell_of(socket), noop, live=True, hint="press I twice")
+    view.open()
+    assert view.comm_id is None
+    assert on_screen(socket.messages)[0]["text/plain"] == "starting · press I twice"
+
+
+def test_no_widget_is_left_in_the_kernel() -> None:
+    widgets = pytest.importorskip("ipywidgets.widgets.widget")
+    before = set(widgets._instances)
+    shown(whole_turn())
+    assert set(widgets._instances) == before
+
+
+def test_a_click_stops_until_the_end() -> None:
+    widgets = pytest.importorskip("ipywidgets.widgets.widget")
+    clicks: list[int] = []
+    view = NotebookView(shell_of(Socket()), lambda: clicks.append(1), live=True)
+    button = widgets._instances[view.comm_id]
+    button.click()
+    script = Script()
+    view.show(script.at("stopping", stop=StopView("interrupt", 103.0, 112.0)))
+    assert button.description == "Stopping 12 s (Force)"
+    button.click()
+    view.show(script.end())
+    button.click()
+    assert len(clicks) == 2
+
+
+def test_a_fault_in_the_rich_forms_keeps_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(text: str) -> str:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("turncell.views.frames.to_html", broken)
+    socket = Socket()
+    view = NotebookView(shell_of(socket), noop, live=True)
+    view.open()
+    with pytest.raises(RuntimeError):
+        view.show(list(whole_turn())[-1])
+    (bundle,) = on_screen(socket.messages)
+    assert "And the *end*." in bundle["text/plain"]
+
+
+def test_a_publisher_without_a_kernel_is_used_as_it_is() -> None:
+    calls: list[dict[str, Any]] = []
+    publisher = SimpleNamespace(publish=lambda **call: calls.append(call), clear_output=print)
+    view = NotebookView(SimpleNamespace(display_pub=publisher), None, live=True)
+    view.open()
+    view.show(next(whole_turn()))
+    assert [call["update"] for call in calls] == [False, True]
+
+
+class Tags(HTMLParser):
+    """Collects what HTML would do."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+
+EVIL = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<div>\n\n<svg onload=alert(1)>\n",
+    "[x](javascript:alert(1)) [y](java&#10;script:alert(1)) [z](vbscript:x) [d](data:text/html,x)",
+    "![pixel](http://tracker/x.png)",
+    "[r]: javascript:alert(1)\n\n[r]",
+    "</pre><b>bold</b>",
+    "| `a` | <img src=x onerror=alert(1)> |\n|---|---|\n| `<img src=x>\\|` | <img src=x onerror=y> |",
+    '[t](http://a "\\" onclick=alert(1)")',
+    "<iframe src=http://x></iframe>",
+    "[a [b](javascript:alert(1)) c](http://ok)",
+]
+
+
+@pytest.mark.parametrize("text", EVIL)
+def test_nothing_in_a_text_can_run(text: str) -> None:
+    script = Script()
+    pictures = list(script.say(text))
+    pictures.append(script.fold(ev.ToolStarted(tool_id="x", name=text, input={"a": text})))
+    pictures.append(script.fold(ev.ToolEnded(tool_id="x", status="done", output=text)))
+    pictures.append(script.fold(ev.Notice(text=text), ev.ThinkingDelta(text=text, block="t")))
+    socket = shown([*pictures, script.end(error=text, session_id=text)])
+    for message in socket.messages:
+        html = message["content"].get("data", {}).get("text/html", "")
+        for tag, attributes in Tags(html).seen:
+            assert tag in {*"a b p div pre ul li code table thead tbody tr th td".split(), *FOLDS}
+            assert not any(name.startswith("on") for name in attributes)
+            assert (attributes.get("href") or "http://").startswith("http://")
+    # The Markdown, read by a front end that lets HTML through, does not run either.
+    from markdown_it import MarkdownIt
+
+    front_end = MarkdownIt("commonmark", {"html": True}).enable("table")
+    for tag, attributes in Tags(front_end.render(escape_markdown(text))).seen:
+        assert tag not in {"script", "img", "svg", "iframe", "b", "div"}
+        assert (attributes.get("href") or "http://").startswith("http://")
+
+
+FOLDS = {"details", "summary"}
+
+
+def test_a_dollar_stays_a_dollar() -> None:
+    text = "cost $5 and \\$6, `$x`, \\\\$7\n\n```\n$ cmd $y\n```\n\n> - $8 `$z`\n"
+    escaped = escape_markdown(text)
+    assert escaped == (
+        "cost \\$5 and \\$6, `$x`, \\\\\\$7\n\n```\n$ cmd $y\n```\n\n> - \\$8 `$z`\n"
+    )
+    assert to_html(escaped) == to_html(text)
+    (bundle,) = on_screen(streamed(text, 5).messages)
+    assert bundle["text/plain"].startswith(text)
+    assert bundle["text/html"].startswith('<div class="turncell tex2jax_ignore mathjax_ignore">')
+
+
+def test_a_result_and_its_last_picture_leave_the_same() -> None:
+    last: Snapshot = list(whole_turn())[-1]
+    result = saved._result(last)
+    of_result, of_picture = saved.result_bundle(result), saved.ended_bundle(last)
+    assert of_result[RECORD_TYPE] == of_picture[RECORD_TYPE]
+    for part in ("First", "Bash ls -l · done", "stopped by you", "text is partial"):
+        for kind in ("text/plain", "text/html"):
+            assert part in of_result[kind]
+            assert part in of_picture[kind]
+
+
+def test_the_record_holds_no_second_copy_of_the_text() -> None:
+    (bundle,) = on_screen(streamed("one two three four " * 300, 40).messages)
+    record = json.dumps(bundle[RECORD_TYPE])
+    assert "one two" not in record
+    assert bundle[RECORD_TYPE]["text_chars"] == 5700
+    assert bundle[RECORD_TYPE]["outcome"] == "completed"
+
+
+def test_survivors_are_listed_in_red() -> None:
+    receipt = StopReceipt(Reason.USER, None, 0.0, survivors=(Survivor(4711, "sleep <9>"),))
+    result = TurnResult("", Outcome.KILLED, Reason.USER, "", "", receipt=receipt)
+    bundle = result._repr_mimebundle_()
+    assert "STILL RUNNING: pid 4711 sleep <9>" in bundle["text/plain"]
+    assert re.search("background:#b00020;color:#fff[^>]*>STILL RUNNING", bundle["text/html"])
+    assert "1 still running" in final_line(result)
+    assert "nothing left" not in final_line(result)
