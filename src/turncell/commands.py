@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
 from turncell.errors import SessionBusy, UsageError
 from turncell.hold import ClickTap, hold, stop_routes
-from turncell.options import LATER_FORMS, LINE_FORMS, LINE_HELP, parse_words
+from turncell.options import LATER_FORMS, LINE_FORMS, LINE_HELP, SESSION_ID, parse_words
 
 if TYPE_CHECKING:
     from turncell.magics import AgentMagics
     from turncell.outcome import TurnResult
 
 __all__ = ["Commands", "Rows"]
-
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 class Rows(list[dict[str, Any]]):
@@ -149,7 +146,7 @@ class Commands:
             self._book.current = which
             known = self._book.conversation(which)
             return self._magics.say(f"The current session is {which} ({known.session_id}).")
-        if not _UUID.fullmatch(which):
+        if not SESSION_ID.fullmatch(which):
             raise UsageError(f"{which} is neither a session of this kernel nor a session id.")
         known = self._book.conversation(self._book.current)
         if known.busy:

@@ -39,14 +39,16 @@ class Conversation:
     """Owns the link of one named session. Everything but `start`'s arguments, `busy`,
     `link` and the counters is touched on the loop only."""
 
-    def __init__(self, name: str, load: LoadBackend) -> None:
+    def __init__(
+        self, name: str, load: LoadBackend, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.name = name
         self.link = Link(load)
         self.turns = 0
         self.last_used: float | None = None
         self.left = "new"
-        self.unstopped = False
         self._load = load
+        self._clock = clock
         self._line: deque[tuple[str, TurnRun]] = deque()
         self._candidate: Link | None = None
         self._idle: anyio.CancelScope | None = None
@@ -55,6 +57,12 @@ class Conversation:
     def busy(self) -> bool:
         """Whether a turn runs or waits."""
         return bool(self._line)
+
+    @property
+    def unstopped(self) -> bool:
+        """Whether the turn that runs was given up by its stop."""
+        first = next(iter(tuple(self._line)), None)
+        return first is not None and first[1].turn.outcome is Outcome.UNSTOPPED
 
     @property
     def session_id(self) -> str:
@@ -87,6 +95,7 @@ class Conversation:
             session=self.name,
             on_event=handle.hear,
             on_over=lambda result: self._over(result, order, handle),
+            clock=self._clock,
         )
         self._line.append((handle.turn_id, run))
         self._call_first()
@@ -95,9 +104,10 @@ class Conversation:
         finally:
             self._line.remove((handle.turn_id, run))
             handle.leave()
-            self.unstopped = False
             if link is self._candidate:
                 await self._adopt(link)
+            elif link is not self.link:  # another was named while this one was in use
+                await link.close()
             self._call_first()
 
     def _used(self) -> None:
@@ -121,7 +131,6 @@ class Conversation:
         self.turns += 1
         self.last_used = time.time()
         self.left = str(result.outcome)
-        self.unstopped = result.outcome is Outcome.UNSTOPPED
         order.on_over(result)
         handle.finish(result)
 
@@ -144,10 +153,11 @@ class Conversation:
 
     async def close_if_idle(self, seconds: float) -> None:
         """Close the warm agent when the session stays unused for `seconds`."""
+        self._used()  # a turn that was in line before may have been waiting for this too
         with anyio.CancelScope() as self._idle:
             await anyio.sleep(seconds)
             if not self.busy:
-                await self.link.close()
+                await self.link.close_unused()
 
 
 def new_turn_id() -> str:

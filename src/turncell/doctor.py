@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping
 from importlib import metadata
-from pathlib import Path
 
 from turncell.errors import TurncellError
 
@@ -49,40 +47,35 @@ def _version(package: str) -> str:
 
 
 def _agent_rows(cli: str | None) -> list[tuple[str, str]]:
-    from turncell.backends.claude_process import find_cli
+    from turncell.backends.claude_launch import agent_version, find_cli
 
     try:
         path = find_cli(cli)
+        return [("agent", f"{agent_version(path)} at {path}")]
     except TurncellError as error:
         return [("agent", str(error))]
-    try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return [("agent", f"{path}: does not run ({error})")]
-    if done.returncode:
-        return [("agent", f"{path}: does not run ({done.stderr.strip()[-200:]})")]
-    return [("agent", f"{done.stdout.strip()} at {path}")]
 
 
 def credentials_source(environ: Mapping[str, str]) -> str:
     """Where the agent will take its credentials from, never the secret."""
+    from turncell.backends.claude_launch import config_directory
+
     for variable, meaning in _CREDENTIALS.items():
         if environ.get(variable):
             return meaning
-    if (_config_dir(environ) / ".credentials.json").exists():
+    if (config_directory(environ) / ".credentials.json").exists():
         return "the agent's own login"
     if sys.platform == "darwin":
         return "none in the environment; perhaps the agent's own login in the keychain"
     return "none found: set ANTHROPIC_API_KEY, or log in with the agent's own command"
 
 
-def _config_dir(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
-
-
 def _config_dir_state(environ: Mapping[str, str]) -> str:
-    directory = _config_dir(environ)
-    nearest = next(p for p in (directory, *directory.parents) if p.exists())
-    if os.access(nearest, os.W_OK):
-        return str(directory)
-    return f"{directory} is not writable: the agent cannot keep conversations there"
+    from turncell.backends.claude_launch import check_directory, config_directory
+
+    directory = config_directory(environ)
+    try:
+        check_directory(directory)
+    except TurncellError as error:
+        return str(error)
+    return str(directory)

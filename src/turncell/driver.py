@@ -90,8 +90,12 @@ class TurnRun:
             await self._run()
         except Exception as error:  # noqa: BLE001 - our own fault ends as an outcome, not as a hang
             logging.getLogger("turncell").exception("a turn failed inside turncell")
-            await self.link.close()
             self.turn.fail(f"turncell itself failed: {error!r}. Please report this.")
+            await self.link.close()
+        finally:
+            # Also when the loop ends under it: nobody may be left waiting.
+            if self.turn.outcome is None:
+                self.turn.fail("turncell was closed before the turn was over")
             self._over()
 
     async def _run(self) -> None:
@@ -120,8 +124,10 @@ class TurnRun:
             return
         self._mail = anyio.Event()
         deadline = self.turn.deadline
-        seconds = None if deadline is None else max(0.0, deadline - self._clock())
-        with anyio.move_on_after(seconds):
+        if deadline is None:  # the rule; a flood comes by here once a delta
+            await self._mail.wait()
+            return
+        with anyio.move_on_after(max(0.0, deadline - self._clock())):
             await self._mail.wait()
 
     def _step(self, stimulus: st.Stimulus) -> None:
@@ -180,6 +186,8 @@ class TurnRun:
                 await connection.send(self._prompt)
         except OSError as error:
             self.put(st.Gone(str(error)))
+        except TurncellError as error:
+            self.put(st.StartFailed(str(error)))
 
     def _refuse(self) -> None:
         if self.link.connection is not None:
@@ -207,8 +215,8 @@ class TurnRun:
         self._tasks.start_soon(self._close_agent)
 
     async def _close_agent(self) -> None:
-        if self.link.connection is None:
-            self.put(st.Gone("the agent had not started yet"))
+        if self.link.ended:
+            self.put(st.Gone("there is no agent process"))
         else:
             await self.link.hang_up()
 
@@ -220,7 +228,8 @@ class TurnRun:
         self._tasks.start_soon(self._clear, self.turn.ladder.policy.kill, False)
 
     async def _clear(self, seconds: float, tools_only: bool) -> None:
-        verdict = await self.link.clear(seconds, tools_only=tools_only)
+        # The verdict must be here before the rung's time is up, or survivors go untold.
+        verdict = await self.link.clear(0.8 * seconds, tools_only=tools_only)
         self.put(st.Cleared(verdict.survivors, verdict.spared))
 
     def _release(self) -> None:

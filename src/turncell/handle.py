@@ -8,7 +8,10 @@ kernel interrupt reaches an awaited cell only when its loop wakes up.
 from __future__ import annotations
 
 import asyncio
+import math
+import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import suppress
 from typing import Any
@@ -16,7 +19,7 @@ from typing import Any
 import anyio
 
 from turncell.errors import TurnFailed, TurnStopped
-from turncell.events import Event
+from turncell.events import Event, TurnEnded
 from turncell.outcome import Outcome, Reason, TurnResult
 
 __all__ = ["Stopper", "TurnHandle"]
@@ -62,7 +65,12 @@ class TurnHandle:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the turn is over, at most `timeout` seconds; True when it is."""
-        return self._over.wait(timeout)
+        # In beats: not every kernel interrupt breaks into a wait for a lock.
+        deadline = time.monotonic() + (math.inf if timeout is None else timeout)
+        while not self._over.wait(max(0.0, min(_BEAT, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                return False
+        return True
 
     @property
     def running(self) -> bool:
@@ -77,7 +85,7 @@ class TurnHandle:
         """
         while True:
             try:
-                if not self._over.wait(timeout):
+                if not self.wait(timeout):
                     raise TimeoutError(f"the turn was not over after {timeout} s")
                 return self._settle(raise_error)
             except KeyboardInterrupt:
@@ -86,23 +94,14 @@ class TurnHandle:
 
     async def join(self, *, raise_error: bool = True) -> TurnResult:
         """Wait on any event loop. Cancelling the wait leaves the turn alone."""
-        async for _ in self._changes():
-            if self._over.is_set():
-                break
+        await self._news(sys.maxsize)
         return self._settle(raise_error)
 
     def __await__(self) -> Generator[Any, None, TurnResult]:
         return self.join().__await__()
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        seen = 0
-        async for _ in self._changes():
-            over = self._over.is_set()
-            while seen < len(self._events):
-                yield self._events[seen]
-                seen += 1
-            if over:
-                return
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return _Events(self)
 
     def _settle(self, raise_error: bool) -> TurnResult:
         result = self._result
@@ -111,18 +110,19 @@ class TurnHandle:
             raise_for(result)
         return result
 
-    async def _changes(self) -> AsyncIterator[None]:
-        """Yield now, and again whenever something may have changed."""
-        while True:
-            event = anyio.Event()
-            waker = _from_any_thread(event.set)
+    async def _news(self, seen: int) -> bool:
+        """Wait for more events than `seen`, or for the end; whether there are more."""
+        while len(self._events) <= seen and not self._over.is_set():
+            changed = anyio.Event()
+            waker = _from_any_thread(changed.set)
             self._wakers.add(waker)
             try:
-                yield
-                with anyio.move_on_after(_BEAT):
-                    await event.wait()
+                if len(self._events) <= seen and not self._over.is_set():
+                    with anyio.move_on_after(_BEAT):
+                        await changed.wait()
             finally:
                 self._wakers.discard(waker)
+        return len(self._events) > seen
 
     # For the runtime.
 
@@ -146,6 +146,27 @@ class TurnHandle:
             waker()
 
 
+class _Events:
+    """The events of a turn from its first to its `TurnEnded`. No generator: one that is
+    left early would have to be closed on the loop it was begun on."""
+
+    def __init__(self, turn: TurnHandle) -> None:
+        self._turn = turn
+        self._seen = 0
+        self._ended = False
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._ended or not await self._turn._news(self._seen):
+            raise StopAsyncIteration
+        event = self._turn._events[self._seen]
+        self._seen += 1
+        self._ended = isinstance(event, TurnEnded)
+        return event
+
+
 def raise_for(result: TurnResult) -> None:
     """Raise TurnStopped or TurnFailed unless the turn simply completed."""
     if result.receipt is not None or result.outcome is Outcome.UNSTOPPED:
@@ -162,7 +183,8 @@ def _stopped_line(result: TurnResult) -> str:
         return f"stopped, but these processes could not be ended: {pids}. End them yourself."
     if result.outcome is Outcome.COMPLETED:
         return "the stop came as the agent finished: the answer is whole. Go on in the next cell."
-    return "stopped; the partial text is kept. Go on in the next cell, it resumes the conversation."
+    kept = "stopped; the partial text is kept" if result.text else "stopped before it said anything"
+    return f"{kept}. Go on in the next cell, it resumes the conversation."
 
 
 def _failed_line(result: TurnResult) -> str:

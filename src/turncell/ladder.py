@@ -154,6 +154,8 @@ RUNGS: Final[dict[StopState, Rung]] = {
     S.KILL: Rung.KILL,
 }
 
+_LEAST_RESEND: Final = 0.02  # seconds; less would ask without a pause
+
 _CLIMB: Final[dict[StopState, StopState]] = {S.ASK: S.SIGINT, S.GRACE: S.SIGINT}
 
 
@@ -178,6 +180,7 @@ class StopLadder:
         self._asked_at = 0.0
         self._pressed_at = 0.0
         self._presses = 0
+        self._sweeps = 0
 
     @property
     def engaged(self) -> bool:
@@ -189,7 +192,7 @@ class StopLadder:
         """When (monotonic seconds) the ladder wants a `tick` at the latest."""
         ends = self._rung_ends()
         if ends is not None and self.state in (StopState.ASK, StopState.GRACE):
-            return min(ends, self._asked_at + self.policy.resend)
+            return min(ends, self._asked_at + max(self.policy.resend, _LEAST_RESEND))
         return ends
 
     def rung_ends(self) -> float:
@@ -208,13 +211,18 @@ class StopLadder:
         if self.policy.strategy is Strategy.INTERRUPT and self.state in (S.ASK, S.GRACE):
             self._pressed_at = now  # nothing harder may be done, so ask once more
             return self.handle(StopStimulus.RESEND, now)
-        return self.handle(StopStimulus.FORCE if self._presses >= 2 else StopStimulus.PRESS, now)
+        third = self._presses >= 2 and self.policy.strategy is not Strategy.INTERRUPT
+        return self.handle(StopStimulus.FORCE if third else StopStimulus.PRESS, now)
 
     def hurry(self, policy: StopPolicy, now: float) -> list[Act]:
         """Go on under a shorter policy, as if the present state began now."""
+        before = self._rung_ends()
         self.policy = policy
         self._entered_at = now
-        return [] if self.engaged else self.press(now)
+        after = self._rung_ends()
+        if before is not None and after is not None:  # it may not get longer
+            self._entered_at -= max(0.0, after - before)
+        return self.press(now) if self.state in (S.IDLE, S.RUNS_ON) else []
 
     def tick(self, now: float) -> list[Act]:
         """Time went on: climb when this state's seconds are over, or ask again."""
@@ -232,6 +240,8 @@ class StopLadder:
         Raises IllegalMove, and changes nothing, when the table has no such move.
         """
         target = TABLE[self.state].get(stimulus)
+        if stimulus is M.CLEARED and target is S.ENDED and self._sweeps > 1:
+            target = self.state  # the answer to an earlier sweep proves nothing
         if target is None:
             story = " ".join(f"{t:.3f}:{m.value}->{s.value}" for t, m, s in self.story)
             raise IllegalMove(f"{stimulus.value} in state {self.state.value}; story: {story}")
@@ -263,16 +273,18 @@ class StopLadder:
             self.finished_at = now if self.finished_at is None else self.finished_at
         elif stimulus is M.CLEARED:
             self.cleared_at = now
+            self._sweeps -= 1
         if stimulus in (M.ACK, M.NO_ACK):
             self.acks_in_flight = max(0, self.acks_in_flight - 1)
 
     def _enter(self, state: StopState, stimulus: StopStimulus, now: float) -> list[Act]:
         if state is not self.state:
             acts = list(ON_ENTRY[state])
-            if self.state is not S.SETTLE:  # SETTLE closes a connection, the turn is over
+            if self.finished_at is None:  # else the turn is over, only its process is not
                 self.rung = RUNGS.get(state, self.rung)
             self.state = state
             self._entered_at = now
+            self._sweeps += sum(act in (Act.SWEEP, Act.KILL, Act.REAP) for act in acts)
             if state in (S.TERMINATE, S.KILL, S.REAP):
                 self.cleared_at = None
         else:

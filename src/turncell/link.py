@@ -45,9 +45,16 @@ class Link:
         self.last_used = 0.0
         self._key: Settings | None = None
         self._processes: Processes | None = None
-        # One opens or closes at a time: an idle agent may be closed as a prompt comes.
-        self._opening = anyio.Lock()
+        self._lock: anyio.Lock | None = None
         self._gone: anyio.Event | None = None  # set when the process has ended
+
+    @property
+    def _opening(self) -> anyio.Lock:
+        # One opens or closes at a time: an idle agent may be closed as a prompt comes.
+        # Made on the runtime's loop: a session may be named on any loop, trio's too.
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
 
     def warm(self, settings: Settings) -> bool:
         """Whether the connection there is can serve this turn."""
@@ -65,14 +72,24 @@ class Link:
     async def _ready(self, settings: Settings) -> str | None:
         if self.warm(settings):
             return None
-        await self._close(POLITE)
+        # What the old agent does now is no matter of the turn that waits for a new one.
+        receive, self.receive = self.receive, None
+        try:
+            await self._close(POLITE)
+        finally:
+            self.receive = receive
         backend = await off_loop(self._load)
         self._processes = backend.processes
         self.token = secrets.token_hex(12)
-        self._gone = anyio.Event()
+        gone = self._gone = anyio.Event()
+
+        def deliver(event: ev.Event | Hangup) -> None:
+            if self._gone is gone:  # else it comes from an agent that was let go
+                self._deliver(event)
+
         exact = self.typed_id and not self.reached
         launch = Launch(settings, self.session_id, self.opened, exact, self.token)
-        self.connection = await backend.connect(launch, self._deliver)
+        self.connection = await backend.connect(launch, deliver)
         self._key = settings.launch_key()
         self.reached = True
         if self.connection.history_missing:
@@ -94,6 +111,11 @@ class Link:
         elif isinstance(event, ev.Event):
             self.strays.append(event)
             del self.strays[:-100]
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no agent process (any more)."""
+        return self.connection is None or (self._gone is not None and self._gone.is_set())
 
     async def note_left_running(self) -> None:
         """Remember what finished turns left running on purpose: later stops spare it."""
@@ -153,6 +175,12 @@ class Link:
         async with self._opening:
             await self._close(seconds)
 
+    async def close_unused(self) -> None:
+        """The same, unless a turn began to use it meanwhile."""
+        async with self._opening:
+            if self.receive is None:
+                await self._close(POLITE)
+
     async def _close(self, seconds: float) -> None:
         connection = self.connection
         if connection is None:
@@ -161,11 +189,8 @@ class Link:
         if not await self._left_within(seconds):
             await self.hang_up()
             await self._left_within(seconds / 2)
-        # Another closing may have been quicker, and a new agent be here by now.
-        if self.connection is connection:
-            await self.clear(seconds)
-        if self.connection is connection:
-            await self.drop()
+        await self.clear(seconds)
+        await self.drop()
 
     async def _left_within(self, seconds: float) -> bool:
         with anyio.move_on_after(seconds):

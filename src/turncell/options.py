@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import keyword
+import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from turncell.errors import UsageError
 
-__all__ = ["CELL_HELP", "LINE_HELP", "CellOptions", "parse_cell", "parse_words", "words_of"]
+__all__ = [
+    "CELL_HELP", "LINE_HELP", "SESSION_ID", "SESSION_NAME",
+    "CellOptions", "parse_cell", "parse_words", "words_of",
+]  # fmt: skip
+
+#: What a session may be called: words that are easy to type again.
+SESSION_NAME = re.compile(r"[\w.-]{1,80}")
+#: What an agent's session id looks like.
+SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
 @dataclass(frozen=True)
@@ -22,7 +47,7 @@ class Option:
     flags: str
     takes: str | None
     means: str
-    kind: type = str
+    kind: Callable[[str], Any] = str
     setting: str | None = None
     later: bool = False
 
@@ -38,8 +63,8 @@ OPTIONS = (
         "--permission-mode", "MODE", "default, acceptEdits, plan, dontAsk, bypassPermissions",
         setting="permission_mode",
     ),
-    Option("--max-turns", "N", "model turns the agent may take", int, "max_turns"),
-    Option("--max-budget", "USD", "money the agent may spend", float, "max_budget"),
+    Option("--max-turns", "N", "model turns the agent may take", _whole, "max_turns"),
+    Option("--max-budget", "USD", "money the agent may spend", _number, "max_budget"),
     Option("--cwd", "DIR", "where the agent works", setting="cwd"),
     Option("--tools", "A,B", "tools the agent may use without asking", setting="tools"),
     Option("--system", "TEXT", "the system prompt", setting="system"),
@@ -47,9 +72,9 @@ OPTIONS = (
            setting="sources"),
     Option("--expand", None, "let the agent interpret slash commands and @files",
            setting="expand"),
-    Option("--timeout", "S", "stop the turn after S seconds", float, "timeout"),
-    Option("--ack", "S", "seconds a stop waits for an ack (default 5)", float, "ack"),
-    Option("--grace", "S", "seconds it then waits for the end (default 5)", float, "grace"),
+    Option("--timeout", "S", "stop the turn after S seconds", _number, "timeout"),
+    Option("--ack", "S", "seconds a stop waits for an ack (default 5)", _number, "ack"),
+    Option("--grace", "S", "seconds it then waits for the end (default 5)", _number, "grace"),
     Option("--strategy", "NAME", "interrupt_then_kill, interrupt (never kill) or kill",
            setting="strategy"),
     Option("--var", "NAME", "attach a kernel variable", later=True),
@@ -140,7 +165,7 @@ def words_of(line: str) -> list[str]:
     try:
         return shlex.split(line)
     except ValueError as error:
-        raise UsageError(f"The line cannot be read ({error}): {line}") from None
+        raise UsageError(f"The line cannot be read ({error}): {line}. Correct the line.") from None
 
 
 def parse_cell(line: str) -> CellOptions:
@@ -166,11 +191,26 @@ def parse_cell(line: str) -> CellOptions:
             value = values.pop(name)
             settings[option.setting] = _list(value) if option.takes == "A,B" else value
     values["raise_error"] = not values.pop("no_raise_error", False)
-    if "out" in values and not values["out"].isidentifier():
-        raise UsageError(f"%%agent: --out {values['out']} is no variable name.")
-    if values.get("new") and values.get("resume"):
-        raise UsageError("%%agent: --new and --resume exclude each other.")
+    _check(values)
     return CellOptions(settings, **values)
+
+
+def _check(values: dict[str, Any]) -> None:
+    out, resume, name = (values.get(key) for key in ("out", "resume", "session"))
+    if out is not None and (not out.isidentifier() or keyword.iskeyword(out)):
+        raise UsageError(f"%%agent: --out {out} is no variable name. Nothing was run.")
+    if values.get("new") and resume:
+        raise UsageError("%%agent: --new and --resume exclude each other. Nothing was run.")
+    if resume is not None and not SESSION_ID.fullmatch(resume):
+        raise UsageError(
+            f"%%agent: --resume {resume} is no session id. Nothing was run; %agent sessions "
+            "lists the ids of this kernel."
+        )
+    if name is not None and not SESSION_NAME.fullmatch(name):
+        raise UsageError(
+            f"%%agent: {name!r} is no session name. Nothing was run; use letters, digits, dot, "
+            "dash or underscore."
+        )
 
 
 def _list(text: str) -> tuple[str, ...]:

@@ -78,13 +78,13 @@ class StopReceipt:
     """The record of one stop. Times are seconds after `requested_at`.
 
     `requested_at` is seconds of the monotonic clock; a time is None when the
-    thing did not happen. `rung` is the step that ended the turn, None when the
-    prompt was withdrawn before the agent had it. `spared` names processes that
+    thing did not happen. `rung` is the hardest step that was needed: `interrupt`
+    also when the prompt was withdrawn before the agent had it. `spared` names processes that
     earlier turns left running on purpose.
     """
 
     reason: Reason
-    rung: Rung | None
+    rung: Rung
     requested_at: float
     ack_after: float | None = None
     ended_after: float | None = None
@@ -98,15 +98,18 @@ class StopReceipt:
     def to_json(self) -> dict[str, Any]:
         """Return the receipt as a JSON object."""
         data = dataclasses.asdict(self)
-        return {**data, "reason": str(self.reason), "rung": self.rung and str(self.rung)}
+        return {**data, "reason": str(self.reason), "rung": str(self.rung)}
 
     def __str__(self) -> str:
         over = next((t for t in (self.reaped_after, self.ended_after) if t is not None), None)
-        how = f"by {self.rung}" if self.rung else "before the agent had the prompt"
-        parts = [f"stopped {how}" + (f" in {over:.2f} s" if over is not None else "")]
+        if over is None and not self.survivors:
+            return "no end seen: it may still be running"
+        parts = [f"stopped by {self.rung}" + (f" in {over:.2f} s" if over is not None else "")]
         parts.append("agent kept warm" if self.connection == "warm" else "agent closed")
         if self.survivors:
             parts.append("STILL RUNNING: " + ", ".join(map(str, self.survivors)))
+        elif self.reaped_after is None:
+            parts.append("not verified: something may be left")
         else:
             parts.append("nothing left running")
         if self.spared:

@@ -3,7 +3,7 @@ at a time, and never on the loop.
 
 A view may be slow or stuck (a terminal held with Ctrl-S, a full pipe). It draws in
 a worker thread, so it delays neither the turn nor its stop; it just gets fewer
-pictures. A view that fails is not called again.
+pictures. A view that fails gets only the last one.
 """
 
 from __future__ import annotations
@@ -36,11 +36,22 @@ class Drawable(Protocol):
         """Draw the whole picture."""
 
 
-async def off_loop(work: Callable[..., T], *args: Any) -> T:
+async def off_loop(
+    work: Callable[..., T], *args: Any, limiter: anyio.CapacityLimiter | None = None
+) -> T:
     """Run blocking work in a worker thread; abandon it when cancelled."""
+    began = False
+
+    def begin() -> T:
+        nonlocal began
+        began = True
+        return work(*args)
+
     try:
-        return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(begin, abandon_on_cancel=True, limiter=limiter)
     except RuntimeError:
+        if began:  # it is the work that failed
+            raise
         # An interpreter that is shutting down starts no threads (Python >= 3.12).
         return work(*args)
 
@@ -51,23 +62,27 @@ class Painter:
     def __init__(self, view: Drawable, look: Callable[[], Snapshot]) -> None:
         self._view = view
         self._look = look
-        self._wake = anyio.Event()
+        self._urgent = anyio.Event()  # a picture is due now
+        self._stirred = anyio.Event()  # there is something to draw at all
         self._phase = ""
-        self._changed = False
         self._last = False
+        self._broken = False
         self.done = anyio.Event()
+        # Of its own: stuck views must not use up the threads that stops work with.
+        self._limiter = anyio.CapacityLimiter(1)
 
     def touch(self, phase: str) -> None:
         """Something changed; a new phase is drawn at once."""
-        self._changed = True
+        self._stirred.set()
         if phase != self._phase:
             self._phase = phase
-            self._wake.set()
+            self._urgent.set()
 
     async def finish(self) -> None:
         """Draw the last picture, and wait for it within a bound."""
         self._last = True
-        self._wake.set()
+        self._stirred.set()
+        self._urgent.set()
         with anyio.move_on_after(LAST_PICTURE):
             await self.done.wait()
 
@@ -75,22 +90,28 @@ class Painter:
         """Draw until the last picture is drawn."""
         try:
             while not self._last:
-                self._changed = False
-                await off_loop(self._view.show, self._look())
+                self._stirred = anyio.Event()
+                await self._draw()
                 await self._pause()
-            await off_loop(self._view.show, self._look())
-        except Exception:  # noqa: BLE001 - a broken view must not stop a turn or a stop
-            logging.getLogger("turncell").exception("the view failed; the turn goes on without it")
+            self._broken = False  # the last picture is tried whatever happened before
+            await self._draw()
         finally:
             self.done.set()
 
+    async def _draw(self) -> None:
+        if self._broken:
+            return
+        try:
+            await off_loop(self._view.show, self._look(), limiter=self._limiter)
+        except Exception:  # noqa: BLE001 - a broken view must not stop a turn or a stop
+            self._broken = True
+            logging.getLogger("turncell").exception("the view failed; the turn goes on without it")
+
     async def _pause(self) -> None:
-        """Until the next picture is due."""
-        waited = 0.0
-        while not self._wake.is_set() and waited < HEARTBEAT:
-            if self._changed and waited >= PACE:
-                break
-            with anyio.move_on_after(PACE):
-                await self._wake.wait()
-            waited += PACE
-        self._wake = anyio.Event()
+        """Until the next picture is due. Wakes for nothing else: a silent agent costs nothing."""
+        with anyio.move_on_after(PACE):
+            await self._urgent.wait()
+        if not self._urgent.is_set():
+            with anyio.move_on_after(HEARTBEAT - PACE):
+                await self._stirred.wait()
+        self._urgent = anyio.Event()

@@ -6,19 +6,19 @@ are started on it, and on Linux they are told to die with it: it must outlive th
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
-from contextlib import ExitStack
-from typing import Any, TypeVar
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import ExitStack, suppress
+from typing import Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from turncell.errors import RuntimeGone
 
 __all__ = ["Portal"]
-
-T = TypeVar("T")
 
 
 class Portal:
@@ -28,6 +28,7 @@ class Portal:
         self._lock = threading.Lock()
         self._open: ExitStack | None = None
         self._portal: BlockingPortal | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: int | None = None
 
     @property
@@ -43,7 +44,7 @@ class Portal:
                 portal = stack.enter_context(
                     start_blocking_portal("asyncio", name="turncell-runtime")
                 )
-                self._thread = portal.call(threading.get_ident)
+                self._loop, self._thread = portal.call(_here)
                 self._open, self._portal = stack, portal
             return self._portal
 
@@ -52,26 +53,39 @@ class Portal:
         return self.start().start_task_soon(work, *args)
 
     def soon(self, call: Callable[..., Any], *args: Any) -> None:
-        """Call something on the loop as soon as it is free; at once on the loop itself."""
-        portal = self._portal
-        if portal is None:
+        """Call something on the loop as soon as it is free; at once on the loop itself.
+
+        Returns at once, however busy the loop is; nothing where it does not run.
+        """
+        loop = self._loop
+        if loop is None:
             return
         if self._thread == threading.get_ident():
             call(*args)
         else:
-            portal.start_task_soon(_as_task, call, *args)
+            with suppress(RuntimeError):  # it was closed in this moment
+                loop.call_soon_threadsafe(call, *args)
 
-    def call(self, work: Callable[..., Awaitable[T]], *args: Any, seconds: float) -> T:
+    def call(self, work: Callable[..., Awaitable[Any]], *args: Any, seconds: float) -> None:
         """Run a coroutine function on the loop and wait for it, at most `seconds`.
 
-        Raises RuntimeGone when it takes longer.
+        Nothing where the loop does not run, or is closed meanwhile. Raises RuntimeGone
+        when it takes longer.
         """
         if self._thread == threading.get_ident():
             raise RuntimeGone("turncell's own thread cannot wait for itself")
-        future = self.start().start_task_soon(work, *args)
+        portal = self._portal
+        if portal is None:
+            return
         try:
-            return future.result(seconds)
-        except TimeoutError:
+            future = portal.start_task_soon(work, *args)
+        except RuntimeError:
+            return  # it was closed in this moment
+        try:
+            future.result(seconds)
+        except CancelledError:
+            return
+        except FutureTimeout:  # Python 3.10 has two TimeoutErrors
             raise RuntimeGone(
                 f"The runtime did not answer in {seconds:.0f} s. Restart the kernel; the "
                 "conversation stays resumable."
@@ -81,10 +95,11 @@ class Portal:
         """End the thread. What still runs on the loop is cancelled."""
         with self._lock:
             stack, portal, self._open, self._portal = self._open, self._portal, None, None
+            self._loop = self._thread = None
         if stack is not None and portal is not None:
             portal.start_task_soon(portal.stop, True)
             stack.close()
 
 
-async def _as_task(call: Callable[..., Any], *args: Any) -> None:
-    call(*args)
+async def _here() -> tuple[asyncio.AbstractEventLoop, int]:
+    return asyncio.get_running_loop(), threading.get_ident()

@@ -74,9 +74,11 @@ class Book:
             raise UsageError(
                 f"{name!r} is no session name: use letters, digits, dot, dash or underscore."
             )
-        if name not in self._conversations:
-            self._conversations[name] = Conversation(name, lambda: self.load())
-        return self._conversations[name]
+        known = self._conversations.get(name)
+        # `setdefault`, for two threads may name it at once.
+        return known or self._conversations.setdefault(
+            name, Conversation(name, lambda: self.load())
+        )
 
     def start(self, name: str, order: Order) -> TurnHandle:
         """Put a turn in line; returns at once. Raises SessionBusy."""
@@ -107,10 +109,11 @@ class Book:
 
     async def _trim(self) -> None:
         """Close the agents that were not used for longest, down to `max_warm`."""
-        warm = [c for c in self._conversations.values() if c.link.connection and not c.busy]
+        known = tuple(self._conversations.values())
+        warm = [c for c in known if c.link.connection and not c.busy]
         warm.sort(key=lambda c: c.last_used or 0.0)
         for conversation in warm[: max(0, len(warm) - self.max_warm)]:
-            await conversation.link.close()
+            await conversation.link.close_unused()
 
     def keep_result(self, result: TurnResult) -> None:
         """Remember a result for `%agent last`; the last 50 are kept."""
@@ -128,7 +131,7 @@ class Book:
 
     async def _leave(self, seconds: float) -> None:
         async with anyio.create_task_group() as group:
-            for conversation in self._conversations.values():
+            for conversation in tuple(self._conversations.values()):
                 group.start_soon(conversation.leave, seconds)
 
     def _watch_exit(self) -> None:
@@ -137,15 +140,13 @@ class Book:
             atexit.register(self.close)
 
 
-_book: Book | None = None
+_books: dict[int, Book] = {}
 
 
 def book() -> Book:
     """The book of this kernel, made on first use; a forked child gets one of its own."""
-    global _book
-    if _book is None or _book._pid != os.getpid():
-        _book = Book()
-    return _book
+    pid = os.getpid()
+    return _books.get(pid) or _books.setdefault(pid, Book())
 
 
 class Session:
@@ -158,8 +159,7 @@ class Session:
     """
 
     def __init__(self, name: str = "main", *, resume: str | None = None, **options: Any) -> None:
-        self._book = book()
-        self._conversation = self._book.conversation(name)
+        self._name = book().conversation(name).name
         self._settings = settings_from_environment().merged("Session()", options)
         if resume is not None:
             self._conversation.bind(resume)
@@ -167,10 +167,20 @@ class Session:
     def __repr__(self) -> str:
         return f"<Session {self.name!r} {self.session_id[:8]}>"
 
+    # Looked up each time: in a forked child it is a conversation of the child's own.
+
+    @property
+    def _book(self) -> Book:
+        return book()
+
+    @property
+    def _conversation(self) -> Conversation:
+        return self._book.conversation(self._name)
+
     @property
     def name(self) -> str:
         """The name."""
-        return self._conversation.name
+        return self._name
 
     @property
     def session_id(self) -> str:

@@ -29,7 +29,7 @@ class Strategy(str, Enum):
 class StopPolicy:
     """Seconds a stop may spend on each rung, and which rungs it may use.
 
-    The defaults add up to 15.6 s, the most a stop can take. Raises UsageError
+    The defaults add up to 15.5 s, the most a stop can take. Raises UsageError
     for a number that is negative, not finite or not a number.
     """
 
@@ -66,18 +66,19 @@ class StopPolicy:
             return forced
         polite = self.ack + self.grace
         if self.strategy is Strategy.INTERRUPT:
-            return polite + self.settle
-        return polite + self.sigint + forced
+            return polite + self.settle + forced
+        return polite + max(self.sigint, self.settle) + forced
 
     def hurried(self, total: float = 2.0) -> StopPolicy:
         """The same ladder squeezed into `total` seconds, for the end of the kernel."""
-        scale = min(1.0, total / 15.5)
+        gentle = Strategy.INTERRUPT_THEN_KILL
+        strategy = Strategy.KILL if self.strategy is Strategy.KILL else gentle
+        whole = dataclasses.replace(self, strategy=strategy).total
+        scale = min(1.0, total / whole) if whole else 1.0
         names = ("ack", "grace", "sigint", "terminate", "kill", "settle", "resend")
         squeezed = {name: getattr(self, name) * scale for name in names}
         # A kernel that leaves must not leave an agent: `interrupt` may not give up here.
-        return dataclasses.replace(
-            self, repeat_after=0.0, strategy=Strategy.INTERRUPT_THEN_KILL, **squeezed
-        )
+        return dataclasses.replace(self, repeat_after=0.0, strategy=strategy, **squeezed)
 
 
 def _check_seconds(name: str, value: object) -> None:
@@ -108,9 +109,10 @@ class Settings:
     def __post_init__(self) -> None:
         if self.timeout is not None:
             _check_seconds("timeout", self.timeout)
-        if self.max_turns is not None and self.max_turns < 1:
+        turns, budget = self.max_turns, self.max_budget
+        if turns is not None and not (isinstance(turns, int) and turns >= 1):
             raise UsageError(f"max-turns is {self.max_turns}: give 1 or more.")
-        if self.max_budget is not None and not self.max_budget > 0:
+        if budget is not None and not (isinstance(budget, (int, float)) and budget > 0):
             raise UsageError(f"max-budget is {self.max_budget}: give an amount in USD above 0.")
 
     def launch_key(self) -> Settings:
@@ -127,7 +129,8 @@ class Settings:
         mine = {f.name for f in dataclasses.fields(self)} - {"stop", "origins"}
         unknown = [name for name in values if name not in mine and name not in _STOP_NAMES]
         if unknown:
-            raise UsageError(f"unknown option {unknown[0]}: use one of {', '.join(sorted(mine))}.")
+            names = ", ".join(sorted({*mine, *_STOP_NAMES}))
+            raise UsageError(f"unknown option {unknown[0]}: use one of {names}.")
         own = {name: _tidy(name, value) for name, value in values.items() if name in mine}
         of_stop = {name: value for name, value in values.items() if name in _STOP_NAMES}
         origins = {**self.origins, **dict.fromkeys(values, origin)}

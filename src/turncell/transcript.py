@@ -190,8 +190,9 @@ class Transcript:
 
     def _fold_TextDelta(self, event: ev.TextDelta) -> None:
         self._retry = None
-        growing = self._segments.get(event.block)
-        (growing or self._new("text", event.block)).add(event.text)
+        growing = self._segments.get(event.block) or self._new("text", event.block)
+        if not growing.segment.settled:
+            growing.add(event.text)
 
     def _fold_TextSettled(self, event: ev.TextSettled) -> None:
         self._retry = None
@@ -214,6 +215,9 @@ class Transcript:
         (growing or self._new("thinking", event.block)).add(event.text)
 
     def _fold_ToolStarted(self, event: ev.ToolStarted) -> None:
+        self._retry = None
+        if event.tool_id in self._started:
+            return
         growing = self._new("tool", event.tool_id)
         call = ToolCall(event.tool_id, event.name, event.input, parent=event.parent)
         growing.segment = replace(growing.segment, tool=call)

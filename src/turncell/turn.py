@@ -83,6 +83,7 @@ class Turn:
         self._timeout = timeout
         self._timeout_at: float | None = None
         self._waiting_since: float | None = None
+        self._open: set[str] = set()
         self._withdrawn = False
         self._clear_by: float | None = None
 
@@ -104,7 +105,8 @@ class Turn:
     @property
     def deadline(self) -> float | None:
         """When (monotonic seconds) the turn wants a `Tick` at the latest."""
-        return self.ladder.deadline or self._clear_by or self._soft_deadline()
+        deadlines = (self.ladder.deadline, self._clear_by, self._soft_deadline())
+        return next((at for at in deadlines if at is not None), None)
 
     def handle(self, stimulus: Stimulus, now: float) -> list[Act | Order]:
         """Take one stimulus at `now` and return what must be done, in order."""
@@ -126,7 +128,7 @@ class Turn:
         `opened` says whether the agent has written this conversation down.
         """
         ladder = self.ladder
-        if ladder.requested_at is None or self.reason is None:
+        if ladder.requested_at is None or ladder.rung is None or self.reason is None:
             return None
         start = ladder.requested_at
 
@@ -160,6 +162,7 @@ class Turn:
             return []
         self.state = TurnState.RUNNING
         self.sent = True
+        self.closed_connection = False
         if self._timeout is not None:
             self._timeout_at = now + self._timeout
         return [Order.SEND]
@@ -167,6 +170,8 @@ class Turn:
     def _start_failed(self, stimulus: StartFailed, now: float) -> list[Act | Order]:
         if self.ladder.engaged:
             return self._gone(Gone(stimulus.error), now)
+        if self.state is TurnState.CLEARING:
+            return []
         self.error = stimulus.error
         return self._clear_up(Outcome.FAILED, now)
 
@@ -176,9 +181,11 @@ class Turn:
             self.dropped.append(event)
             return []
         if isinstance(event, ev.QuestionAsked):
+            self._open.add(event.question_id)
             return self._question(True, now)
         if isinstance(event, ev.QuestionSettled):
-            return self._question(False, now)
+            self._open.discard(event.question_id)
+            return self._question(bool(self._open), now)
         if isinstance(event, ev.AgentFinished):
             return self._agent_finished(event, now)
         if isinstance(event, ev.UsageReported) and self.finished is not None:
@@ -202,7 +209,7 @@ class Turn:
         self.finished = event
         if self.ladder.state is not StopState.IDLE:
             return self._ladder(self.ladder.handle(StopStimulus.FINISHED, now))
-        outcome, self.reason = _ENDS[event.end]
+        outcome, self.reason = _ENDS.get(event.end, (Outcome.FAILED, None))
         self.error = event.error if outcome is Outcome.FAILED else None
         return self._end(outcome)
 
@@ -221,11 +228,14 @@ class Turn:
     def _withdraw(self, now: float) -> list[Act | Order]:
         ladder = self.ladder
         ladder.requested_at = ladder.finished_at = ladder.cleared_at = now
-        ladder.rung = Rung.INTERRUPT
+        ladder.rung = Rung.INTERRUPT  # nothing harder was needed
         return self._end(Outcome.INTERRUPTED)
 
     def _hurry(self, stimulus: Hurry, now: float) -> list[Act | Order]:
-        if self.state in (TurnState.NEW, TurnState.CLEARING):
+        if self.state is TurnState.CLEARING and self._clear_by is not None:
+            self._clear_by = min(self._clear_by, now + stimulus.policy.kill)
+            return []
+        if self.state is TurnState.NEW:
             return self._stop_asked(StopAsked(Reason.SHUTDOWN), now)
         self.reason = self.reason or Reason.SHUTDOWN
         policy = stimulus.policy
@@ -235,7 +245,7 @@ class Turn:
 
     def _acked(self, stimulus: Acked, now: float) -> list[Act | Order]:
         acts = self._ladder(self.ladder.handle(StopStimulus.ACK, now))
-        if stimulus.withdrawn and self.finished is None and not self.over:
+        if stimulus.withdrawn and self.finished is None and self.state is not TurnState.ENDED:
             # The agent dropped our prompt before it began: no message will come.
             self._withdrawn = True
             acts += self._ladder(self.ladder.handle(StopStimulus.FINISHED, now))
@@ -254,9 +264,12 @@ class Turn:
         return []  # while it starts, StartFailed brings the reason
 
     def _cleared(self, stimulus: Cleared, now: float) -> list[Act | Order]:
+        acts: list[Act] = []
+        if self.ladder.state is not StopState.IDLE:
+            acts = self.ladder.handle(StopStimulus.CLEARED, now)
         self.survivors, self.spared = stimulus.survivors, stimulus.spared
         if self.ladder.state is not StopState.IDLE:
-            return self._ladder(self.ladder.handle(StopStimulus.CLEARED, now))
+            return self._ladder(acts)
         return self._end(self._clearing) if self.state is TurnState.CLEARING else []
 
     def _tick(self, _: Tick, now: float) -> list[Act | Order]:
@@ -270,7 +283,8 @@ class Turn:
         return []
 
     def _soft_deadline(self) -> float | None:
-        return self._timeout_at if self.state is TurnState.RUNNING else None
+        counts = self.state is TurnState.RUNNING and self.ladder.state is StopState.IDLE
+        return self._timeout_at if counts else None
 
     def _clear_up(self, outcome: Outcome, now: float) -> list[Act | Order]:
         self.state = TurnState.CLEARING
@@ -302,6 +316,7 @@ class Turn:
 
     def _end(self, outcome: Outcome) -> list[Act | Order]:
         self.state = TurnState.ENDED
+        self._clear_by = None
         if self.outcome is None:  # an unstopped turn was reported already
             self.outcome = outcome
         return [Order.RELEASE]

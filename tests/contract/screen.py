@@ -12,9 +12,10 @@ from typing import Any
 from turncell import events as ev
 from turncell.outcome import Reason, Rung, StopReceipt
 from turncell.transcript import Snapshot, StopView, Transcript
+from turncell.views.notebook import NotebookView
 
 PARENT = {"msg_id": "cell-1", "msg_type": "execute_request"}
-RECEIPT = StopReceipt(Reason.USER, Rung.INTERRUPT, 5.0, 0.01, 0.04, connection="warm")
+RECEIPT = StopReceipt(Reason.USER, Rung.INTERRUPT, 5.0, 0.01, 0.04, 0.04, connection="warm")
 ENDED: dict[str, Any] = {"outcome": "completed", "duration": 12.0}
 STOPPED: dict[str, Any] = {
     "outcome": "interrupted",
@@ -55,7 +56,9 @@ class Script:
         return self.at("ended", **{**ENDED, **facts})
 
 
-def whole_turn(first: str = "First **part**.", second: str = "And the *end*.") -> Iterator[Snapshot]:
+def whole_turn(
+    first: str = "First **part**.", second: str = "And the *end*."
+) -> Iterator[Snapshot]:
     """A turn with everything in it."""
     script = Script()
     yield script.at("queued", queued_behind=2)
@@ -68,7 +71,7 @@ def whole_turn(first: str = "First **part**.", second: str = "And the *end*.") -
     yield script.fold(ev.ToolEnded(tool_id="x1", status="done", output="a file\n" * 500))
     yield script.fold(ev.Notice(text="look out", level="warning"))
     yield script.fold(ev.ApiRetry(attempt=3, limit=10, delay=1.2, status=529))
-    yield from script.say(second, "b2", step=3)
+    yield from script.say("And the *end*.", "b2", step=3)
     yield script.fold(ev.ToolStarted(tool_id="x2", name="Read", input={"file_path": "/a/b.py"}))
     yield script.at("stopping", stop=StopView("interrupt", 115.0, 120.0))
     yield script.fold(ev.UsageReported(cost_usd=0.0123, usage={"input_tokens": 12}))
@@ -135,3 +138,23 @@ class Tty(io.StringIO):
     def isatty(self) -> bool:
         """Say yes."""
         return True
+
+
+def noop() -> None:
+    """Stands for a stop."""
+
+
+def shown(pictures: Any, **how: Any) -> Socket:
+    """Draw pictures in a notebook view; return what was sent."""
+    socket = Socket()
+    view = NotebookView(shell_of(socket), noop, **{"live": True, **how})
+    view.open()
+    for picture in pictures:
+        view.show(picture)
+    return socket
+
+
+def streamed(text: str, step: int, **how: Any) -> Socket:
+    """Stream a text and end; return what was sent."""
+    script = Script()
+    return shown([*script.say(text, step=step), script.end()], **how)

@@ -15,8 +15,10 @@ from screen import Script, Socket, Tty, on_screen, shell_of, whole_turn
 
 from turncell import events as ev
 from turncell.transcript import Snapshot
-from turncell.views import NotebookView, PlainView, TerminalView, choose
-
+from turncell.views import choose
+from turncell.views.notebook import NotebookView
+from turncell.views.plain import PlainView
+from turncell.views.terminal import TerminalView
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -217,7 +219,7 @@ def test_choose(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_loading_the_views_imports_nothing_heavy() -> None:
     code = (
-        "import sys, turncell.views\n"
+        "import sys, turncell.views.notebook, turncell.views.terminal, turncell.views.plain\n"
         "heavy = {'IPython', 'ipywidgets', 'rich', 'markdown_it', 'pygments'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )

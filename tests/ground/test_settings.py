@@ -80,13 +80,11 @@ def test_hurrying_a_short_policy_stays_within_the_total() -> None:
     assert StopPolicy(ack=0.1, grace=0.1).hurried(2.0).total <= 2.0
 
 
-# SHOWS A BUG (settings.py `hurried`): it scales by the default's 15.5 s, not by its own total.
 @pytest.mark.parametrize("slow", [{"ack": 60.0}, {"grace": 30.0, "kill": 10.0}])
 def test_hurrying_a_long_policy_stays_within_the_total(slow: dict[str, float]) -> None:
     assert StopPolicy(**slow).hurried(2.0).total <= 2.0 + 1e-9  # type: ignore[arg-type]
 
 
-# SHOWS A BUG (settings.py `hurried`): who chose `kill` is made to ask politely at the end.
 def test_hurrying_keeps_strategy_kill() -> None:
     assert StopPolicy(strategy=Strategy.KILL).hurried().strategy is Strategy.KILL
 
@@ -139,6 +137,13 @@ def test_lists_and_paths_become_plain_values() -> None:
     assert Settings().merged("this cell", {"cwd": None}).cwd is None
 
 
+def test_other_values_stay_what_they_are() -> None:
+    values = {"max_turns": 3, "max_budget": 0.5, "expand": True, "timeout": 2}
+    settings = Settings().merged("this cell", values)
+    assert {name: getattr(settings, name) for name in values} == values
+    assert settings.expand is True
+
+
 def test_merging_checks_again_and_leaves_the_original_alone() -> None:
     original = Settings(model="a")
     for bad in ({"max_turns": 0}, {"ack": -1.0}, {"strategy": "soft"}):
@@ -154,13 +159,11 @@ def test_a_name_that_is_no_setting_is_refused(name: str) -> None:
         Settings().merged("this cell", {"model": "a", name: 1})
 
 
-# SHOWS A BUG (settings.py `merged`): the list of choices leaves the options of the stop out.
 def test_the_choices_name_every_option_that_is_taken() -> None:
     with pytest.raises(UsageError, match=r"\back\b.*\bstrategy\b"):
         Settings().merged("this cell", {"modle": "a"})
 
 
-# SHOWS A BUG (settings.py `__post_init__`): a value of the wrong type is a bare TypeError.
 @pytest.mark.parametrize("bad", [{"max_turns": "3"}, {"max_budget": "1"}], ids=str)
 def test_a_limit_of_the_wrong_type_is_refused_in_words(bad: dict[str, str]) -> None:
     with pytest.raises(UsageError):

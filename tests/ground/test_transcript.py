@@ -66,7 +66,6 @@ def test_settled_twice_is_shown_once() -> None:
     assert folded(delta("a"), settled("a"), settled("a")).text() == "a"
 
 
-# SHOWS A BUG (transcript.py `_fold_TextDelta`): "settled" means that it does not grow any more.
 def test_a_late_delta_does_not_grow_a_settled_block() -> None:
     assert folded(delta("hel"), settled("hello"), delta("lo")).text() == "hello"
 
@@ -194,7 +193,6 @@ def test_a_tool_ends_once() -> None:
     assert [(call.status, call.output) for call in transcript.tools()] == [("done", "a")]
 
 
-# SHOWS A BUG (transcript.py `_fold_ToolStarted`): a start said twice opens an ended tool again.
 def test_a_tool_starts_once() -> None:
     transcript = folded(tool("x", at=1.0), tool_over("x", at=2.0, output="a"), tool("x", at=3.0))
     assert [(call.status, call.output, call.seconds) for call in transcript.tools()] == [
@@ -271,7 +269,6 @@ def test_a_snapshot_does_not_change_afterwards() -> None:
     assert snapshot.text == "a"
 
 
-# SHOWS A BUG (transcript.py `_fold_ToolStarted`): a tool is a sign of life just as text is.
 @pytest.mark.parametrize(
     "sign", [delta("x"), settled("x"), ev.ThinkingDelta(text="x", block="t"), tool("x")], ids=repr
 )

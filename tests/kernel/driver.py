@@ -1,7 +1,6 @@
 """Drives a real kernel as a front end does: cells, clicks, interrupts, and what is on screen.
 
-One thread, and no sleeping to hope: everything waits on the sockets. Messages are read only
-while something waits, so the times of a cell are those that the kernel wrote into its messages.
+One thread, no sleeping to hope: messages are read while something waits for them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from jupyter_client.manager import KernelManager
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 VIEW = "application/vnd.jupyter.widget-view+json"
-CHANNELS = ("iopub", "shell", "control", "stdin")
 
 
 @dataclass
@@ -34,8 +32,7 @@ class Cell:
     outputs: list[dict[str, Any]] = field(default_factory=list)
     reply: dict[str, Any] = field(default_factory=dict)
     done: bool = False  # the kernel has said "idle" for it, so all its own output is here
-    started: float | None = None
-    ended: float | None = None
+    ended: float | None = None  # by the kernel's clock
     clear_next: bool = False
 
     @property
@@ -56,10 +53,9 @@ class Cell:
 
 
 class Kernel:
-    """A running kernel (a context manager). `python` may have another ipykernel than ours."""
+    """A running kernel (a context manager), with our `src` first on its path."""
 
     def __init__(self, python: str = sys.executable, env: dict[str, str] | None = None) -> None:
-        """Start it and wait until it answers; our `src` comes first on its path."""
         self.cells: dict[str, Cell] = {}
         self.replies: dict[str, dict[str, Any]] = {}  # shell and control, by request
         self.idle: set[str] = set()  # requests that the kernel has said "idle" for
@@ -71,13 +67,13 @@ class Kernel:
         self.manager = KernelManager()
         self.manager._kernel_spec = KernelSpec(argv=[*command, "--HistoryManager.enabled=False"])
         self.manager.start_kernel(env={**os.environ, "PYTHONPATH": path, **(env or {})})
+        self.pid = int(self.manager.provisioner.pid)
         self.client = self.manager.client()
         self.client.start_channels(hb=False)
         self.client.wait_for_ready(timeout=60)
-        self._names = {self._channel(name).socket: name for name in CHANNELS}
-        self._poller = zmq.Poller()
-        for socket in self._names:
-            self._poller.register(socket, zmq.POLLIN)
+        names = ("iopub", "shell", "control", "stdin")
+        self._channels = {name: getattr(self.client, f"{name}_channel") for name in names}
+        self._sockets = [channel.socket for channel in self._channels.values()]
 
     def __enter__(self) -> Kernel:
         return self
@@ -86,32 +82,24 @@ class Kernel:
         self.client.stop_channels()
         self.manager.shutdown_kernel(now=True)
 
-    @property
-    def pid(self) -> int:
-        """The process of the kernel."""
-        return int(self.manager.provisioner.pid)
-
     def start(self, code: str, subshell: str | None = None, **request: Any) -> Cell:
         """Send a cell and return at once. `request`: fields of the execute_request."""
-        content = {"code": code, "silent": False, "allow_stdin": True, "stop_on_error": True}
-        cell = Cell(self.send("execute_request", {**content, **request}, subshell))
-        self.cells[cell.msg_id] = cell
-        return cell
+        body = {"code": code, "silent": False, "allow_stdin": True, "stop_on_error": True}
+        msg_id = self.send("execute_request", {**body, **request}, subshell)
+        return self.cells.setdefault(msg_id, Cell(msg_id))
 
     def run(self, code: str, timeout: float = 30, **request: Any) -> Cell:
         """Send a cell and wait for its end, whatever that is."""
         return self.wait(self.start(code, **request), timeout)
 
     def wait(self, cell: Cell, timeout: float = 30) -> Cell:
-        """Wait for the end of a cell."""
         self.wait_for(lambda: cell.done and cell.reply, timeout, "the end of a cell")
         return cell
 
     def value(self, expression: str) -> Any:
         """The value of an expression in the (idle) kernel, as JSON can carry it."""
-        wrapped = {"value": f"__import__('json').dumps({expression})"}
-        cell = self.run("", user_expressions=wrapped, store_history=False)
-        result = cell.reply["user_expressions"]["value"]
+        asked = {"value": f"__import__('json').dumps({expression})"}
+        result = self.run("", user_expressions=asked).reply["user_expressions"]["value"]
         if result["status"] != "ok":
             raise RuntimeError(f"{result['ename']}: {result['evalue']}")
         return json.loads(ast.literal_eval(result["data"]["text/plain"]))
@@ -126,8 +114,7 @@ class Kernel:
 
     def click(self, comm_id: str, subshell: str | None = None) -> tuple[str, float]:
         """Click a button as ipywidgets does; returns the message's id and the time."""
-        data = {"method": "custom", "content": {"event": "click"}}
-        now = time.time()
+        data, now = {"method": "custom", "content": {"event": "click"}}, time.time()
         return self.send("comm_msg", {"comm_id": comm_id, "data": data}, subshell), now
 
     def interrupt(self) -> float:
@@ -138,19 +125,16 @@ class Kernel:
 
     def create_subshell(self) -> str | None:
         """Create a subshell, also while the kernel is busy; None where there are none."""
-        request = self.send("create_subshell_request", {}, channel="control")
+        request = self.send("create_subshell_request", {}, via="control")
         self.wait_for(lambda: request in self.idle, 10, "a subshell")
-        subshell: str | None = self.replies.get(request, {}).get("subshell_id")
-        return subshell
+        return self.replies.get(request, {}).get("subshell_id")
 
-    def send(
-        self, kind: str, content: Any, subshell: str | None = None, channel: str = "shell"
-    ) -> str:
+    def send(self, kind: str, body: Any, subshell: str | None = None, via: str = "shell") -> str:
         """Send any message; returns its id."""
-        message = self.client.session.msg(kind, content)
+        message = self.client.session.msg(kind, body)
         if subshell is not None:
             message["header"]["subshell_id"] = subshell
-        self._channel(channel).send(message)
+        self._channels[via].send(message)
         return str(message["header"]["msg_id"])
 
     def wait_for(self, met: Callable[[], Any], timeout: float = 10, what: str = "it") -> Any:
@@ -158,8 +142,7 @@ class Kernel:
         end = time.monotonic() + timeout
         while not (value := met()):
             if time.monotonic() > end:
-                shown = [cell.text[-300:] for cell in self.cells.values() if not cell.done]
-                raise TimeoutError(f"waited {timeout} s for {what}; unfinished cells show {shown}")
+                raise TimeoutError(f"{timeout} s are over: {what}; shown: {self._outputs()[-3:]}")
             self.listen(0.005)
         return value
 
@@ -167,9 +150,10 @@ class Kernel:
         """Handle the messages of so many seconds: the pace of a person."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            for socket, _ in self._poller.poll(left * 1000):
-                name = self._names[socket]
-                self._handle(name, self._channel(name).get_msg(timeout=0))
+            zmq.select(self._sockets, [], [], left)
+            for name, channel in self._channels.items():
+                if channel.msg_ready():
+                    self._handle(name, channel.get_msg(timeout=0))
 
     def _handle(self, channel: str, message: dict[str, Any]) -> None:
         kind, content = message["msg_type"], message["content"]
@@ -184,14 +168,14 @@ class Kernel:
         elif kind == "status" and content["execution_state"] == "idle":
             self.idle.add(request)
             cell.done = True
-        elif kind == "execute_input":
-            cell.started = message["header"]["date"].timestamp()
         elif kind == "comm_close":
             self.widgets.pop(content["comm_id"], None)
         elif kind.startswith("comm_") and "state" in content["data"]:
             self.widgets.setdefault(content["comm_id"], {}).update(content["data"]["state"])
         elif kind == "update_display_data":
-            self._redraw(content)
+            for out in self._outputs():
+                if out.get("transient", {}).get("display_id") == content["transient"]["display_id"]:
+                    out["data"] = content["data"]
         elif kind in {"stream", "display_data", "execute_result", "error", "clear_output"}:
             self._draw(cell, kind, content)
 
@@ -205,17 +189,11 @@ class Kernel:
         elif kind != "clear_output":
             cell.outputs.append(dict(content))
 
-    def _redraw(self, new: dict[str, Any]) -> None:
-        for out in (out for cell in self.cells.values() for out in cell.outputs):
-            if out.get("transient", {}).get("display_id") == new["transient"]["display_id"]:
-                out["data"] = new["data"]
-
-    def _channel(self, name: str) -> Any:
-        return getattr(self.client, f"{name}_channel")
+    def _outputs(self) -> list[dict[str, Any]]:
+        return [out for cell in self.cells.values() for out in cell.outputs]
 
     def _on_screen(self, comm_id: str) -> bool:
-        outputs = (out for cell in self.cells.values() for out in cell.outputs)
-        shown = {out.get("data", {}).get(VIEW, {}).get("model_id") for out in outputs}
+        views = [out.get("data", {}).get(VIEW, {}).get("model_id") for out in self._outputs()]
         child = f"IPY_MODEL_{comm_id}"
         parents = [i for i, state in self.widgets.items() if child in state.get("children", ())]
-        return comm_id in shown or any(map(self._on_screen, parents))
+        return comm_id in views or any(map(self._on_screen, parents))

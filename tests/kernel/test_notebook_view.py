@@ -20,7 +20,8 @@ import threading, time
 from dataclasses import replace
 from turncell import events as ev
 from turncell.transcript import Snapshot, StopView, Transcript
-from turncell.views import NotebookView, choose
+from turncell.views import choose
+from turncell.views.notebook import NotebookView
 
 clicks, faults, views = [], [], {}
 
@@ -98,7 +99,7 @@ def test_a_blocking_cell_streams_and_ends_with_one_output(kernel: Kernel) -> Non
     bundles = [out["data"] for out in cell.outputs if "data" in out]
     assert [VIEW in bundle for bundle in bundles] == [False]
     assert "c399 " in bundles[0]["text/plain"]
-    assert button not in kernel.widgets
+    kernel.wait_for(lambda: button not in kernel.widgets)
 
 
 def test_the_button_of_a_background_turn_hears_a_click(kernel: Kernel) -> None:

@@ -196,6 +196,7 @@ def test_rung_ends_leaves_the_asking_again_out() -> None:
     ladder = ladder_in(S.ASK, at=3.0)
     assert (ladder.deadline, ladder.rung_ends()) == (3.25, 8.0)
     assert ladder_in(S.RUNS_ON, at=3.0).rung_ends() == 3.0
+    assert StopLadder(StopPolicy()).rung_ends() == 0.0
 
 
 def test_strategy_kill_starts_at_terminate() -> None:
@@ -284,7 +285,6 @@ def test_an_ack_that_never_comes_closes_the_connection_but_not_by_force() -> Non
     assert ladder.rung is Rung.INTERRUPT
 
 
-# SHOWS A BUG (ladder.py `_enter`): one rung further the interrupted turn becomes a killed one.
 def test_closing_the_connection_keeps_the_rung_to_the_end() -> None:
     ladder = ladder_in(S.SETTLE)
     log = run_out(ladder)
@@ -299,7 +299,6 @@ def test_the_verdict_of_a_warm_sweep_is_not_the_verdict_after_the_connection_clo
     assert (ladder.state, ladder.cleared_at) == (S.REAP, None)
 
 
-# SHOWS A BUG (ladder.py TABLE): a sweep that is still under way answers for the reap.
 @pytest.mark.parametrize(
     "path", [(M.GONE,), (M.TIMEOUT, M.TIMEOUT)], ids=["reap after sweep", "kill after sweep"]
 )
@@ -356,6 +355,11 @@ def test_a_double_click_is_one_stop() -> None:
     assert everything(ladder) == before
 
 
+def test_presses_just_far_enough_apart_are_two() -> None:
+    ladder = ladder_in(S.ASK, StopPolicy(repeat_after=0.5))
+    assert ladder.press(0.5) == [Act.SIGINT]
+
+
 def test_a_second_press_is_the_next_rung_and_a_third_kills() -> None:
     ladder = ladder_in(S.ASK)
     assert ladder.press(0.5) == [Act.SIGINT]
@@ -391,7 +395,6 @@ def test_presses_under_strategy_interrupt_ask_once_more() -> None:
     assert ladder.acks_in_flight == 4
 
 
-# SHOWS A BUG (ladder.py `press`): the third press kills, though `interrupt` never may.
 def test_presses_under_strategy_interrupt_never_kill() -> None:
     ladder = ladder_in(S.RUNS_ON)
     ladder.press(30.0)
@@ -400,7 +403,6 @@ def test_presses_under_strategy_interrupt_never_kill() -> None:
     assert ladder.press(50.0) == [Act.REFUSE, Act.INTERRUPT]
 
 
-# SHOWS A BUG (settings.py `total`, ladder.py SETTLE): closing may follow, and is not counted.
 @pytest.mark.parametrize(
     "policy",
     [NEVER_KILL, StopPolicy(sigint=0.0)],
@@ -412,10 +414,9 @@ def test_total_covers_a_terminal_message_at_the_last_moment(policy: StopPolicy) 
     ladder.handle(M.FINISHED, policy.ack + policy.grace)
     run_out(ladder)
     assert ladder.state is S.ENDED
-    assert ladder.story[-1][0] <= policy.total
+    assert ladder.story[-1][0] == pytest.approx(policy.total)
 
 
-# SHOWS A BUG (ladder.py `deadline`): with resend=0 the driver would ask for ever without waiting.
 def test_asking_again_always_leaves_some_time_between() -> None:
     ladder = ladder_in(S.ASK, StopPolicy(resend=0.0))
     ladder.tick(0.0)
@@ -437,7 +438,6 @@ def test_a_hurried_stop_is_over_in_its_total(state: StopState) -> None:
     assert ladder.story[-1][0] <= 100.0 + HURRIED.total + 1e-9
 
 
-# SHOWS A BUG (ladder.py `hurry`): RUNS_ON has no deadline, so the kernel would leave it running.
 def test_hurry_also_ends_what_runs_on() -> None:
     ladder = ladder_in(S.RUNS_ON)
     ladder.hurry(HURRIED, 100.0)
@@ -452,7 +452,12 @@ def test_hurry_after_the_end_does_nothing() -> None:
     assert (ladder.state, ladder.deadline) == (S.ENDED, None)
 
 
-# SHOWS A BUG (ladder.py `hurry`): each hurry starts the state's clock again.
+def test_hurry_gives_the_present_state_its_short_time_from_now() -> None:
+    ladder = ladder_in(S.GRACE)
+    assert ladder.hurry(HURRIED, 1.0) == []
+    assert (ladder.state, ladder.rung_ends()) == (S.GRACE, 1.0 + HURRIED.grace)
+
+
 def test_hurry_never_makes_a_stop_longer() -> None:
     ladder = ladder_in(S.KILL)
     ladder.hurry(HURRIED, 1.45)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from turncell import events as ev
 from turncell import stimuli as do
 from turncell.ladder import Act, IllegalMove, StopLadder, StopState, StopStimulus
-from turncell.outcome import Outcome, Reason, Rung
+from turncell.outcome import Reason, Rung
 from turncell.settings import StopPolicy, Strategy
 from turncell.turn import Order, Turn, TurnState
 
@@ -53,7 +53,6 @@ class AnyOrder(RuleBasedStateMachine):
     def press(self, force: bool) -> None:
         self._took(self.ladder.press(self.now, force=force))
 
-    @precondition(lambda self: self.ladder.state is not StopState.RUNS_ON)
     @rule(total=st.floats(0.1, 5.0))
     def hurry(self, total: float) -> None:
         ended = self.ladder.state is StopState.ENDED
@@ -196,8 +195,6 @@ class HonestDriver(RuleBasedStateMachine):
             deadline = self.turn.deadline
             if deadline is None or deadline > until or self.turn.state is TurnState.ENDED:
                 break
-            if deadline < self.now and self.turn.outcome is Outcome.UNSTOPPED:
-                break  # test_turn.py: an unstopped turn waits for nothing
             self.now = max(self.now, deadline)
             self._feed(do.Tick())
         else:

@@ -189,7 +189,8 @@ def test_recall_says_what_the_request_remembers() -> None:
 
     stopped = {"role": "assistant", "content": [{"type": "text", "text": "w1 w2 w3"}]}
     filler = {"role": "assistant", "content": [{"type": "text", "text": "No response requested."}]}
-    assert said(user("tell"), stopped, filler, user("go on")) == "My last words to you were “…w1 w2 w3”."
+    resumed = said(user("tell"), stopped, filler, user("go on"))
+    assert resumed == "My last words to you were “…w1 w2 w3”."
     assert said(user("go on")) == "This is the first thing I hear in this conversation."
 
 

@@ -1,6 +1,6 @@
 """The Claude agent: `ClaudeSDKClient` on a process of ours.
 
-This file and its two siblings are the only ones that import the SDK; importing
+This file and its siblings are the only ones that import the SDK; importing
 them takes 1 to 3 s, so the runtime does it in a worker thread on first use.
 """
 
@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import anyio
 from claude_agent_sdk import (
@@ -18,6 +18,7 @@ from claude_agent_sdk import (
     ClaudeSDKClient,
     HookMatcher,
     PermissionResultDeny,
+    ProcessError,
     ResultError,
 )
 from claude_agent_sdk._errors import MessageParseError
@@ -25,6 +26,7 @@ from claude_agent_sdk._errors import MessageParseError
 from turncell import events as ev
 from turncell import procs
 from turncell.backends.base import Ack, Deliver, Hangup, Launch, Processes, Prompt
+from turncell.backends.claude_launch import options_for
 from turncell.backends.claude_process import ClaudeProcess
 from turncell.backends.claude_wire import Wire
 from turncell.errors import AgentStartError
@@ -37,26 +39,7 @@ _LAST_WORDS = 0.3
 # A start that takes longer than this is given up (seconds); slow disks and big
 # MCP set-ups were reported to take 80 s. A stop does not wait for it.
 _START_LIMIT = 180.0
-
-
-def options_for(launch: Launch) -> ClaudeAgentOptions:
-    """The SDK's options for this launch."""
-    s = launch.settings
-    return ClaudeAgentOptions(
-        model=s.model,
-        effort=cast(Any, s.effort),
-        permission_mode=cast(Any, s.permission_mode),
-        max_turns=s.max_turns,
-        max_budget_usd=s.max_budget,
-        cwd=s.cwd,
-        allowed_tools=list(s.tools),
-        system_prompt=s.system,
-        setting_sources=cast(Any, None if s.sources is None else list(s.sources)),
-        verbatim_prompts=not s.expand,
-        include_partial_messages=True,
-        resume=launch.session_id if launch.opened else None,
-        session_id=None if launch.opened else launch.session_id,
-    )
+_STOPPED = "The user stopped this turn."
 
 
 class ClaudeBackend:
@@ -74,10 +57,10 @@ class ClaudeBackend:
         try:
             return await self._start(launch, deliver)
         except AgentStartError as error:
+            # A refused resume is a result; an id that exists is refused on stderr only.
             refused_resume = isinstance(error.__cause__, ResultError)
-            if launch.opened and (launch.exact or not refused_resume):
-                raise
-            if not launch.opened and refused_resume:
+            ended = isinstance(error.__cause__, ProcessError)
+            if launch.exact or not ended or refused_resume != launch.opened:
                 raise
             try:
                 other = await self._start(replace(launch, opened=not launch.opened), deliver)
@@ -114,7 +97,7 @@ class ClaudeConnection:
         self._refused: set[str] = set()
         self._turn_id = ""
         self._hung_up = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         self._listening: asyncio.Task[None] | None = None
         options = options_for(launch)
         # Tools that need a permission are asked about over the control channel.
@@ -144,7 +127,7 @@ class ClaudeConnection:
             while self.process.pid is None and not connecting.done():
                 await asyncio.sleep(0.002)
             if self.process.pid is not None:
-                self._tasks.append(asyncio.ensure_future(self.process.read_stderr()))
+                await self._await_either(connecting)
             await connecting
         except (OSError, ResultError) as error:
             raise self._start_error(error) from error
@@ -157,11 +140,29 @@ class ClaudeConnection:
         self._listening = asyncio.ensure_future(self._listen())
         self._tasks += [self._listening, asyncio.ensure_future(self._watch())]
 
+    async def _await_either(self, connecting: asyncio.Future[None]) -> None:
+        """Until the agent answers or its process ends, which the SDK would not notice."""
+        ended = asyncio.ensure_future(self.process.wait())
+        stderr = asyncio.ensure_future(self.process.read_stderr())
+        self._tasks += [ended, stderr]
+        first: list[asyncio.Future[Any]] = [connecting, ended]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        if not connecting.done() or connecting.exception() is not None:
+            await asyncio.wait([*first, stderr], timeout=_LAST_WORDS)
+            if ended.done():
+                raise self.process.refusal()
+
     def _start_error(self, error: BaseException) -> AgentStartError:
-        code = self.process.exit_code
+        if isinstance(error, ResultError):
+            return AgentStartError(
+                f"The agent could not resume: {error}.\n"
+                "The session stays as it was; %agent sessions lists the ids of this kernel."
+            )
         said = self.process.last_words or str(error)
-        ended = f"exit code {code}" if code is not None else "it still ran"
-        return AgentStartError(f"The agent could not start ({ended}): {said}")
+        return AgentStartError(
+            f"The agent could not start ({self.process.ending}): {said}\n"
+            "%agent doctor says which agent and which settings directory are used."
+        )
 
     async def send(self, prompt: Prompt) -> None:
         """Write the prompt, named by its uuid."""
@@ -221,25 +222,20 @@ class ClaudeConnection:
                 return  # `_watch` says so, with the exit code
 
     async def _watch(self) -> None:
-        code = await self.process.wait()
+        await self.process.wait()
         if self._listening is not None:
             await asyncio.wait([self._listening], timeout=_LAST_WORDS)
         self._hung_up = True
-        said = self.process.last_words
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        self._deliver(Hangup(f"the agent process ended ({how})" + (f": {said}" if said else "")))
+        ended, said = f"the agent process ended ({self.process.ending})", self.process.last_words
+        self._deliver(Hangup(f"{ended}: {said}" if said else ended))
 
     # What the agent asks us.
 
     async def _before_tool(self, data: Any, tool_id: str | None, _: Any) -> Any:
         if self._turn_id not in self._refused:
             return {}
-        decision = {
-            "hookEventName": "PreToolUse",
-            "permissionDecision": "deny",
-            "permissionDecisionReason": "The user stopped this turn.",
-        }
-        return {"hookSpecificOutput": decision}
+        decision = {"permissionDecision": "deny", "permissionDecisionReason": _STOPPED}
+        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}
 
     async def _may_use(self, name: str, given: dict[str, Any], ctx: Any) -> PermissionResultDeny:
         tool_id = str(ctx.tool_use_id or "")
@@ -258,7 +254,7 @@ class ClaudeConnection:
         )
         if note:
             self._deliver(ev.Notice(turn_id=turn_id, at=now, text=note, level="warning"))
-        return PermissionResultDeny(message=note or "The user stopped this turn.")
+        return PermissionResultDeny(message=note or _STOPPED)
 
 
 def _how_to_allow(name: str) -> str:

@@ -9,90 +9,40 @@
    line may be as long as memory allows.
 5. Closing is instant. How long an end may take is decided by the stop ladder.
 
-The SDK still builds the command line (two private methods, checked by a test).
+The SDK still builds the command line (a private method, checked by a test).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import signal
-import sys
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
 import anyio
-import claude_agent_sdk
 from anyio.abc import ByteReceiveStream, Process
-from claude_agent_sdk import ClaudeAgentOptions, CLINotFoundError, Transport
+from claude_agent_sdk import ClaudeAgentOptions, ProcessError, ResultError, Transport
 from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 
+from turncell.backends.claude_launch import (
+    agent_environment,
+    check_directory,
+    config_directory,
+    find_cli,
+    launcher,
+)
 from turncell.backends.claude_wire import LIFECYCLE
 from turncell.errors import SettingError
-from turncell.procs import CHILD_MARK, TOKEN
 
-__all__ = ["ClaudeProcess", "agent_environment", "find_cli"]
+__all__ = ["ClaudeProcess"]
 
-# What an agent sets for its children (CLI 2.1.332, read from a tool's `env`). A
-# kernel started inside another agent's session has them, and must not hand them
-# on: the CLI refuses to start in one, and `CHILD_MARK` would lie.
-_SESSION_MARKS = (
-    "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT",
-    "CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_EXECPATH", "CLAUDE_PID", "CLAUDE_EFFORT",
-    "AI_AGENT", CHILD_MARK[0], TOKEN,
-)  # fmt: skip
-
-# Where `setpriv` is missing: ask for SIGTERM when the parent ends (prctl option 1).
-_DIE_WITH_PARENT = (
-    "import ctypes,os,sys;ctypes.CDLL(None).prctl(1,15);os.execv(sys.argv[1],sys.argv[1:])"
-)
-
-
-def agent_environment(base: Mapping[str, str], token: str) -> dict[str, str]:
-    """The environment an agent starts with: `base`, our token, no session marks."""
-    env = {key: value for key, value in base.items() if key not in _SESSION_MARKS}
-    env.update(
-        CLAUDE_CODE_ENTRYPOINT="sdk-py",
-        CLAUDE_AGENT_SDK_VERSION=claude_agent_sdk.__version__,
-    )
-    env[TOKEN] = token
-    return env
-
-
-def find_cli(setting: str | None) -> str:
-    """The path of the agent binary: the setting, else the one the SDK bundles or finds.
-
-    Raises SettingError when there is none that can be run.
-    """
-    if setting is None:
-        try:
-            return SubprocessCLITransport(prompt="", options=ClaudeAgentOptions())._find_cli()
-        except CLINotFoundError:
-            raise SettingError(
-                "No agent binary: this claude-agent-sdk bundles none for your platform. "
-                "Install one and name it with TURNCELL_CLI or %config AgentMagics.cli."
-            ) from None
-    path = shutil.which(os.path.expanduser(setting))
-    if path is None:
-        raise SettingError(
-            f"The agent binary {setting} cannot be run. "
-            "Correct TURNCELL_CLI or %config AgentMagics.cli, or unset it to use the bundled one."
-        )
-    return path
-
-
-def _launcher() -> list[str]:
-    if not sys.platform.startswith("linux"):
-        return []  # no parent-death signal here
-    setpriv = shutil.which("setpriv")
-    if setpriv:
-        return [setpriv, "--pdeathsig", "TERM", "--"]
-    return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT]
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class ClaudeProcess(Transport):
@@ -106,6 +56,7 @@ class ClaudeProcess(Transport):
         self._process: Process | None = None
         self._write_lock = anyio.Lock()
         self._stderr: deque[str] = deque(maxlen=40)
+        self._refused: dict[str, Any] = {}  # the error result it may write before it ends
         self.skipped_lines = 0
 
     @property
@@ -119,22 +70,40 @@ class ClaudeProcess(Transport):
         return self._process.returncode if self._process else None
 
     @property
+    def ending(self) -> str:
+        """How it ended, in two words."""
+        code = self.exit_code
+        if code is None:
+            return "it still runs"
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    @property
     def last_words(self) -> str:
         """The last lines it wrote to stderr, at most 600 characters."""
         return " ".join(" ".join(self._stderr).split())[-600:]
 
+    def refusal(self) -> ProcessError:
+        """Why a process that ended before it was ready did so, as the SDK would say it."""
+        if not self._refused:
+            return ProcessError("it said nothing")
+        said = self._refused.get("errors") or [self._refused.get("result") or "no reason given"]
+        return ResultError("; ".join(map(str, said)), data=self._refused)
+
     async def connect(self) -> None:
         """Start the process. Raises SettingError when it cannot be started."""
-        cli = await anyio.to_thread.run_sync(find_cli, self._cli)
+        env = agent_environment({**os.environ, **self._options.env}, self._token)
+        home = config_directory(env)
+        cli = await anyio.to_thread.run_sync(find_cli, self._cli, abandon_on_cancel=True)
+        await anyio.to_thread.run_sync(check_directory, home, abandon_on_cancel=True)
         builder = SubprocessCLITransport(prompt="", options=self._options)
         builder._cli_path = cli
         cwd = self._options.cwd
         if cwd is not None and not Path(cwd).is_dir():
-            raise SettingError(f"The directory {cwd} does not exist. Correct --cwd.")
-        env = agent_environment({**os.environ, **self._options.env}, self._token)
+            wrong = "is not a directory" if Path(cwd).exists() else "does not exist"
+            raise SettingError(f"The agent cannot work in {cwd}: it {wrong}. Correct --cwd.")
         try:
             self._process = await anyio.open_process(
-                [*_launcher(), *builder._build_command()],
+                [*launcher(), *builder._build_command()],
                 stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
@@ -180,6 +149,8 @@ class ClaudeProcess(Transport):
         if not isinstance(frame, dict):
             self.skipped_lines += bool(line.strip())
             return None
+        if frame.get("type") == "result" and frame.get("is_error"):
+            self._refused = frame
         if frame.get("type") == LIFECYCLE:
             # The SDK drops this kind; as a system message it keeps its place in line.
             return {**frame, "type": "system", "subtype": LIFECYCLE}
@@ -189,7 +160,7 @@ class ClaudeProcess(Transport):
         """Drain stderr for ever, keeping its tail: a full pipe would block the agent."""
         if self._process is not None and self._process.stderr is not None:
             async for line in _lines(self._process.stderr):
-                self._stderr.append(line.decode("utf-8", "replace")[:2000])
+                self._stderr.append(_COLOURS.sub("", line.decode("utf-8", "replace"))[:2000])
 
     async def wait(self) -> int:
         """Wait for the process to end and return its exit code."""

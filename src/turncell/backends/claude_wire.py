@@ -29,6 +29,7 @@ from claude_agent_sdk import (
 )
 
 from turncell import events as ev
+from turncell.backends.claude_result import end_of, error_of, usage_of
 
 __all__ = ["LIFECYCLE", "NOBODY", "Wire"]
 
@@ -36,18 +37,6 @@ __all__ = ["LIFECYCLE", "NOBODY", "Wire"]
 LIFECYCLE = "command_lifecycle"
 #: The turn id of what the agent does on its own account, between prompts.
 NOBODY = "nobody"
-
-#: What the agent's `terminal_reason` or `subtype` makes of a turn.
-_ENDS = {
-    "completed": "completed",
-    "aborted_streaming": "aborted",
-    "aborted_tools": "aborted",
-    "max_turns": "max_turns",
-    "error_max_turns": "max_turns",
-    "budget_exceeded": "budget",
-    "max_budget_usd": "budget",
-    "error_max_budget_usd": "budget",
-}
 
 
 class Wire:
@@ -65,6 +54,7 @@ class Wire:
         self._extra = 0
         self._stopping = ""
         self._denied: set[str] = set()
+        self._api_error: str | None = None
 
     def sent(self, turn_id: str) -> None:
         """A prompt is being handed over."""
@@ -143,6 +133,7 @@ class Wire:
 
     def _assistant(self, message: AssistantMessage, at: float) -> Iterator[ev.Event]:
         if message.error is not None:
+            self._api_error = message.error
             return  # an API error in the clothes of an answer; the result carries it too
         turn_id = self._turn(message)
         parent = message.parent_tool_use_id
@@ -215,17 +206,18 @@ class Wire:
 
     def _result(self, message: ResultMessage, at: float) -> Iterator[ev.Event]:
         turn_id = self._turn(message)
-        end = _end(message)
-        usage, cost = _usage(message.usage), self._turn_cost(message)
-        if usage is None and cost == 0:
+        end = end_of(message)
+        usage, cost = usage_of(message.usage), self._turn_cost(message)
+        if cost == 0:
             cost = None  # nothing was counted, which does not mean that it was free
         yield ev.UsageReported(
             turn_id=turn_id, at=at, cost_usd=cost, usage=usage, model_turns=message.num_turns
         )
         yield ev.AgentFinished(
             turn_id=turn_id, at=at, end=end, session_id=message.session_id,
-            error=_error(message, end),
+            error=error_of(message, end, self._api_error),
         )  # fmt: skip
+        self._api_error = None
         if turn_id == self._current:
             self._current = None
 
@@ -236,36 +228,6 @@ class Wire:
         if before is None or self._cost is None:
             return None
         return round(max(0.0, self._cost - before), 9)
-
-
-def _end(message: ResultMessage) -> str:
-    end = _ENDS.get(message.terminal_reason or "") or _ENDS.get(message.subtype)
-    if end in ("aborted", "max_turns", "budget"):
-        return end
-    finished = end == "completed" or (message.terminal_reason is None and not message.is_error)
-    return "completed" if finished and not message.is_error else "error"
-
-
-def _error(message: ResultMessage, end: str) -> str | None:
-    if end == "max_turns":
-        return "the agent used up its turns (--max-turns)"
-    if end == "budget":
-        return "the agent used up its budget (--max-budget)"
-    if end != "error":
-        return None
-    said = message.result or "; ".join(message.errors or ())
-    return said or f"the agent ended early ({message.terminal_reason or message.subtype})"
-
-
-def _usage(usage: dict[str, Any] | None) -> dict[str, int] | None:
-    """Token counts of this turn. All zero means that no model call was counted
-    to its end (a stop does that), which is not the same as none was used."""
-    names = (
-        "input_tokens", "output_tokens",
-        "cache_creation_input_tokens", "cache_read_input_tokens",
-    )  # fmt: skip
-    counts = {name: int((usage or {}).get(name) or 0) for name in names}
-    return counts if any(counts.values()) else None
 
 
 def _plain(content: Any) -> str:

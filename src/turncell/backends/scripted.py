@@ -21,10 +21,11 @@ from anyio.abc import TaskGroup, TaskStatus
 from turncell import events as ev
 from turncell.backends.base import Ack, Deliver, Hangup, Launch, Prompt
 from turncell.backends.scripted_processes import Stage
-from turncell.backends.scripted_steps import Finish, Manners, Play, Spawn
+from turncell.backends.scripted_scene import Scene
+from turncell.backends.scripted_steps import Manners, Play, Spawn
 from turncell.errors import AgentStartError
 
-__all__ = ["Scene", "ScriptedBackend", "ScriptedConnection"]
+__all__ = ["ScriptedBackend", "ScriptedConnection"]
 
 
 class ScriptedBackend:
@@ -98,6 +99,7 @@ class ScriptedConnection:
         self._line: deque[Prompt] = deque()
         self._mail = anyio.Event()
         self._life = anyio.CancelScope()
+        self._asked_at = 0.0
         self._hung_up = self._going = self._dead = False
 
     @property
@@ -145,6 +147,8 @@ class ScriptedConnection:
         if self._dead or manners.refuses or tasks is None:
             raise BrokenPipeError("the agent cannot be asked")
         self.interrupts += 1
+        if self.interrupts == 1:
+            self._asked_at = anyio.current_time()
         if self.frozen:
             await anyio.sleep_forever()
         heard = scene is not None and self.interrupts > manners.deaf
@@ -153,7 +157,7 @@ class ScriptedConnection:
         if manners.ack is None:
             await anyio.sleep_forever()
         else:
-            await anyio.sleep(manners.ack)
+            await anyio.sleep_until(self._asked_at + manners.ack)
         if manners.dies:
             self.die("the agent process ended (signal 11)")
             raise BrokenPipeError("the agent process has ended")

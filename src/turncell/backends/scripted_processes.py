@@ -57,7 +57,7 @@ class Stage:
         for proc, actor in list(self._actors.items()):
             if actor.connection is not connection or not actor.in_tree:
                 continue
-            if (agent if actor.spawned is None else tools and (agent or actor.is_tool)):
+            if agent if actor.spawned is None else tools and (agent or actor.is_tool):
                 del self._actors[proc]
 
     # What `procs` does for real processes.

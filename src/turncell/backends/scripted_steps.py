@@ -1,7 +1,6 @@
 """What a scripted agent does in a turn, and how it takes a stop: frozen values.
 
-A `Play` is the row of steps for one prompt. A step has one method, `play(scene)`; a
-test that needs something else derives from `Step` and tells the scene what it likes.
+A `Play` is the row of steps for one prompt. A test may derive a `Step` of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import anyio
 from turncell import events as ev
 
 if TYPE_CHECKING:
-    from turncell.backends.scripted import Scene
+    from turncell.backends.scripted_scene import Scene
 
 __all__ = [
     "Ask", "Die", "EndTool", "Finish", "Freeze", "Manners", "Notify", "Play", "Rest", "Retry",
@@ -32,7 +31,6 @@ class Step:
 
     async def play(self, scene: Scene) -> None:
         """Do it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -128,10 +126,7 @@ class Retry(Step):
 
     async def play(self, scene: Scene) -> None:
         """Say so and wait."""
-        scene.tell(
-            ev.ApiRetry,
-            attempt=self.attempt, limit=self.limit, delay=self.delay, status=self.status,
-        )  # fmt: skip
+        scene.tell(ev.ApiRetry, **vars(self))
         await anyio.sleep(self.delay)
 
 
@@ -213,7 +208,7 @@ class Manners:
     """How an agent takes a stop; the defaults are those of the agent CLI: it acks, says
     its partial text and its terminal message, and stays.
 
-    `ack` and `ends` are seconds from the request, None for never. The first `deaf`
+    `ack` and `ends` are seconds from the first request, None for never. The first `deaf`
     requests are acked and do nothing. One that `withdraws` lists the prompt in its ack
     and says no terminal message; else it says it `says` times, and once more after the
     next turn began when it `repeats_later`. `refuses`: cannot be asked; `dies`: ends
@@ -246,11 +241,7 @@ class Play:
     opens: bool
 
     def __init__(
-        self,
-        *steps: Step | str,
-        when: str = "",
-        manners: Manners | None = None,
-        opens: bool = True,
+        self, *steps: Step | str, when: str = "", manners: Manners | None = None, opens: bool = True
     ) -> None:
         rows = tuple(Say(step) if isinstance(step, str) else step for step in steps)
         object.__setattr__(self, "steps", rows)

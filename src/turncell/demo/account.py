@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -140,6 +141,8 @@ def open_lab(out: Path, console: Console) -> int:
     with surroundings(out) as (server, env):
         console.print(f"The scripted model is at {server.url}. Ctrl-C here ends all of it.")
         command = [sys.executable, "-m", "jupyter", "lab", "--ip=127.0.0.1", str(out / NOTEBOOK)]
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            command.append("--allow-root")  # in a container one is root, and nobody else is there
         with subprocess.Popen(command, env=env) as lab:
             try:
                 return lab.wait()

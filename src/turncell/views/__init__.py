@@ -1,20 +1,19 @@
 """How a turn is shown: in a notebook, in a terminal, on a plain stream.
 
-Nothing heavy is imported before the first picture.
+Each view is loaded when it is chosen, what it draws with when it draws: loading the
+extension must be fast.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from turncell.views.base import CellView, View
-from turncell.views.notebook import NotebookView
-from turncell.views.plain import PlainView
-from turncell.views.terminal import TerminalView
+if TYPE_CHECKING:
+    from turncell.views.base import CellView
 
-__all__ = ["CellView", "NotebookView", "PlainView", "TerminalView", "View", "choose"]
+__all__ = ["choose"]
 
 
 def choose(
@@ -32,10 +31,16 @@ def choose(
     only the end; `hint` says how to stop where no button can be shown.
     """
     if getattr(shell, "kernel", None) is not None:
+        from turncell.views.notebook import NotebookView
+
         live = can_ask and not quiet
         return NotebookView(shell, on_stop, live=live, background=background, hint=hint)
     # Streaming into a prompt that somebody types at helps nobody: only the end, then.
     quiet = quiet or background
     if sys.stdout.isatty():
+        from turncell.views.terminal import TerminalView
+
         return TerminalView(hint=hint, quiet=quiet)
+    from turncell.views.plain import PlainView
+
     return PlainView(sys.stdout, quiet=quiet)

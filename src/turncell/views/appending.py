@@ -113,7 +113,7 @@ class Appender:
             yield self._line(line, "alarm")
         for line in spared_lines(snapshot):
             yield self._line(line, "dim")
-        yield self._line(final_line(snapshot), "dim")
+        yield self._line(final_line(snapshot), "info")
 
     def _once(self, key: str, words: str, style: str) -> Iterator[Addition]:
         if key not in self._told:

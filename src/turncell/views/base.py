@@ -174,15 +174,16 @@ def _outcome(end: End) -> str:
 def _how(receipt: StopReceipt | None) -> str:
     if receipt is None:
         return "no receipt"
-    if receipt.rung is None:
-        return "before the agent had the prompt"
     over = receipt.reaped_after if receipt.reaped_after is not None else receipt.ended_after
     return str(receipt.rung) + (f", {_seconds(over)}" if over is not None else "")
 
 
 def _after_stop(receipt: StopReceipt) -> list[str]:
     count = len(receipt.survivors)
-    left = f"{count} still running" if count else "nothing left running"
+    seen = "nothing left running"
+    if receipt.reaped_after is None:
+        seen = "nobody could look what is left running"
+    left = f"{count} still running" if count else seen
     return ["agent kept warm" if receipt.connection == "warm" else "agent closed", left]
 
 

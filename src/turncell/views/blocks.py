@@ -21,7 +21,7 @@ __all__ = ["LIMIT", "PLAIN_AFTER", "SIZE", "Splitter", "presentable"]
 
 SIZE = 2048  # characters after which a block is due
 LIMIT = 16_384  # characters after which it is cut wherever it is
-PLAIN_AFTER = 500_000  # characters after which a text is cut at line ends, unparsed
+PLAIN_AFTER = 300_000  # characters after which a text is cut at line ends, unparsed
 
 _SENTENCE = re.compile(r"[.!?:;]\s+|\n")
 _SPACE = re.compile(r"\s+")

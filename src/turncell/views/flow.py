@@ -21,7 +21,6 @@ __all__ = ["CellFlow", "WholeFlow"]
 
 _TAIL_RATE = 12_000.0  # bytes a second for the text that is shown again and again
 _COUNT_RATE = 600.0  # for a counter: about twice a second
-_GONE = {"text/plain": "", "text/html": ""}
 
 
 class CellFlow:
@@ -35,6 +34,8 @@ class CellFlow:
     def draw(self, snapshot: Snapshot) -> None:
         """Bring the cell up to this picture."""
         segments = snapshot.segments
+        if snapshot.phase == "running" and not segments:
+            frames.text_html("")  # now the model thinks: a good time to load the parser
         for segment in segments:
             part = self._drawn.get(segment.key) or self._new(segment)
             part.draw(segment, snapshot.now, newest=segment is segments[-1])
@@ -48,7 +49,7 @@ class CellFlow:
         return part
 
     def _drop(self, kept: set[str]) -> None:
-        # A broken try of an answer that has come whole: an output cannot be removed, only emptied.
+        # A broken try of an answer that has now come whole.
         for key in [key for key in self._drawn if key not in kept]:
             self._drawn.pop(key).empty()
 
@@ -73,7 +74,7 @@ class _Line:
         self._pace.spend(self._piece.show({"text/plain": text, "text/html": html}), now)
 
     def empty(self) -> None:
-        self._piece.show(_GONE)
+        self._piece.empty()
 
 
 def _words(segment: Segment, *, over: bool) -> tuple[str, str]:
@@ -105,12 +106,12 @@ class _Text:
             return
         if not self._continues(segment):
             self._begin()
-        self._take(segment, grows=newest)
-        if over or self._pace.free(now):
+        moved = self._take(segment, grows=newest)
+        if over or moved or self._pace.free(now):
             self._draw_tail(now, over=over)
         if segment.settled:
             for piece in self._pieces[self._done + 1 :]:
-                piece.show(_GONE)
+                piece.empty()
         self._last = segment
 
     def _continues(self, segment: Segment) -> bool:
@@ -119,17 +120,20 @@ class _Text:
             return segment.text.startswith(self._seen)
         return len(segment.text) >= len(self._seen)
 
-    def _take(self, segment: Segment, *, grows: bool) -> None:
+    def _take(self, segment: Segment, *, grows: bool) -> bool:
+        """Take the new text in; tell whether a block was cut off the tail that was shown."""
         piece = self._cleaner.feed(segment.text[len(self._seen) :], last=segment.settled)
         self._seen = segment.text
         if not grows:
             # Something stands below already: a new output would come after it.
             self._splitter.hold(piece)
-            return
-        for block in self._splitter.feed(piece):
+            return False
+        blocks = self._splitter.feed(piece)
+        for block in blocks:
             self._put(self._done, block)
             self._done += 1
             self._tail_drawn = None
+        return bool(blocks)
 
     def _draw_tail(self, now: float, *, over: bool) -> None:
         tail = self._splitter.tail
@@ -153,7 +157,7 @@ class _Text:
 
     def empty(self) -> None:
         for piece in self._pieces:
-            piece.show(_GONE)
+            piece.empty()
 
 
 class WholeFlow:
@@ -165,7 +169,7 @@ class WholeFlow:
 
     def open(self) -> None:
         """Make the output."""
-        self.show(_GONE)
+        self.show({"text/plain": "", "text/html": ""})
 
     def draw(self, snapshot: Snapshot) -> None:
         """Bring the output up to this picture, the less often the longer it is."""

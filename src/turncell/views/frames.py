@@ -18,11 +18,20 @@ from turncell.views.base import tool_line
 from turncell.views.cleaning import clean
 from turncell.views.markup import to_html
 
-__all__ = ["frame", "line", "notice_line", "segments_html", "text_html", "thinking_line"]
+__all__ = [
+    "closing_line",
+    "frame",
+    "line",
+    "notice_line",
+    "segments_html",
+    "text_html",
+    "thinking_line",
+]
 
 TOOL_OUTPUT_SHOWN = 2000  # characters; the rest is in the result's tools
 THINKING_SHOWN = 20_000
 
+_FRAME = 'class="turncell tex2jax_ignore mathjax_ignore" style="overflow-wrap:break-word"'
 _FONT = "font-family:var(--jp-ui-font-family,inherit);font-size:var(--jp-ui-font-size1,inherit)"
 _STYLES = {
     "dim": "color:var(--jp-ui-font-color2,inherit)",
@@ -34,20 +43,29 @@ _STYLES = {
 }
 _BOX = (
     "margin:.3em 0;padding:.4em .6em;max-height:20em;overflow:auto;white-space:pre-wrap;"
-    "background:var(--jp-layout-color2,transparent);color:var(--jp-ui-font-color1,inherit);"
+    "word-break:normal;overflow-wrap:anywhere;"
+    "background:var(--jp-cell-editor-background,transparent);color:var(--jp-ui-font-color1,inherit);"
     "border:1px solid var(--jp-border-color2,currentColor)"
 )
 
 
 def frame(html: str, attributes: str = "") -> str:
     """Put HTML in the frame every output of a turn has."""
-    return f'<div class="turncell tex2jax_ignore mathjax_ignore"{attributes}>{html}</div>'
+    return f"<div {_FRAME}{attributes}>{html}</div>"
 
 
 def line(text: str, style: str = "dim", extra: str = "") -> str:
     """One line of plain words. `style` is dim, info, warning, error or alarm."""
     css = f"{_FONT};{_STYLES.get(style, _STYLES['info'])}{extra}"
     return f'<div style="{css}">{escape(text)}</div>'
+
+
+def closing_line(text: str) -> str:
+    """The facts of a finished turn; how it ended stands out."""
+    outcome, dot, rest = text.partition(" · ")
+    css = f"{_FONT};{_STYLES['dim']};margin-top:.4em"
+    stands_out = f'<b style="{_STYLES["info"]}">{escape(outcome)}</b>'
+    return f'<div style="{css}">{stands_out}{dot}{escape(rest)}</div>'
 
 
 def text_html(text: str) -> str:
@@ -100,8 +118,10 @@ def _step(segment: Segment) -> str:
         body = _box(clean(segment.text), THINKING_SHOWN)
         return _folded(thinking_line(segment, over=True), body)
     tool = segment.tool
-    given = _box(_input(tool.input), TOOL_OUTPUT_SHOWN)
-    return _folded(tool_line(tool), given + _box(clean(tool.output), TOOL_OUTPUT_SHOWN))
+    summary, given = tool_line(tool), _input(tool.input)
+    boxes = [] if given in summary else [_box(given, TOOL_OUTPUT_SHOWN)]
+    boxes.append(_box(clean(tool.output), TOOL_OUTPUT_SHOWN))
+    return _folded(summary, "".join(boxes))
 
 
 def _input(given: dict[str, Any]) -> str:
@@ -123,7 +143,8 @@ def _folded(summary: str, body: str) -> str:
     css = f"{_FONT};{_STYLES['dim']}"
     if not body:
         return line(summary)
-    return f'<details style="{css}"><summary>{escape(summary)}</summary>{body}</details>'
+    inner = f'<div style="padding-left:1em">{body}</div>'
+    return f'<details style="{css}"><summary>{escape(summary)}</summary>{inner}</details>'
 
 
 def _count(run: list[Segment]) -> str:

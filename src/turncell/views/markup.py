@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from turncell.views.code import code_html
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import StateInline
@@ -23,6 +25,11 @@ _SCHEMES = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|$~&])")
 # What a front end could take for maths, raw HTML, an image, or a link we do not know of.
 _RISKY = re.compile(r"(\\*)(\$|<|!(?=\[)|\](?=[(:]))")
+
+_CODE = (
+    "border-left:3px solid var(--jp-border-color2,currentColor);padding:.2em .8em;"
+    "margin:.5em 0;overflow-x:auto;white-space:pre"
+)
 
 _Span = tuple[int, int]
 
@@ -103,8 +110,33 @@ def _parser() -> MarkdownIt:
 @lru_cache(maxsize=1)
 def _renderer() -> MarkdownIt:
     parser = _parser()
-    parser.add_render_rule("link_open", _link_open)
+    rules = {"link_open": _link_open, "fence": _fence, "code_block": _fence}
+    rules |= {"th_open": _cell_open, "td_open": _cell_open}
+    rules |= {"table_open": _table_open, "table_close": _table_close}
+    for kind, rule in rules.items():
+        parser.add_render_rule(kind, rule)
     return parser
+
+
+def _fence(self: Any, tokens: list[Token], idx: int, options: Any, env: Any) -> str:
+    code, words = tokens[idx].content, tokens[idx].info.split()
+    inner = code_html(code, words[0] if words else "")
+    return f'<pre style="{_CODE}"><code style="white-space:inherit">{inner}</code></pre>\n'
+
+
+def _table_open(self: Any, tokens: list[Token], idx: int, options: Any, env: Any) -> str:
+    return '<div style="overflow-x:auto"><table>\n'  # a wide one scrolls by itself
+
+
+def _table_close(self: Any, tokens: list[Token], idx: int, options: Any, env: Any) -> str:
+    return "</table></div>\n"
+
+
+def _cell_open(self: Any, tokens: list[Token], idx: int, options: Any, env: Any) -> str:
+    if not tokens[idx].attrGet("style"):
+        tokens[idx].attrSet("style", "text-align:left")
+    html: str = self.renderToken(tokens, idx, options, env)
+    return html
 
 
 def _link_open(self: Any, tokens: list[Token], idx: int, options: Any, env: Any) -> str:

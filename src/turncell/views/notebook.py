@@ -9,6 +9,7 @@ Make it on the main thread inside the cell, put the click tap on `comm_id`, then
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -47,8 +48,11 @@ class NotebookView:
         self._live, self._background = live, background
         self._hint = hint or _HINT
         self._ended = False
-        self._status = Piece(self._publisher)
+        self._status, self._sign = Piece(self._publisher), Piece(self._publisher)
         self._flow = WholeFlow(self._publisher) if background else CellFlow(self._publisher)
+        if live and on_stop is not None and "ipywidgets" not in sys.modules:
+            # Its import can take longer than anybody should wait for a sign of life.
+            self._sign.show(_words("starting"))
         self._button = _button(on_stop) if live else None
 
     @property
@@ -64,7 +68,8 @@ class NotebookView:
         elif self._live:
             self._show_status("starting")
         elif self._background:
-            self._show_words(_STARTED)
+            self._status.show(_words(_STARTED))
+        self._sign.empty()
         if isinstance(self._flow, WholeFlow):
             self._flow.open()
 
@@ -86,11 +91,7 @@ class NotebookView:
         self._publisher.run(lambda: button.draw(stop_label(snapshot), status))
 
     def _show_status(self, status: str) -> None:
-        self._show_words(f"{status} · {self._hint}")
-
-    def _show_words(self, words: str) -> None:
-        html = frames.frame(frames.line(words), ' role="status"')
-        self._status.show({"text/plain": words, "text/html": html})
+        self._status.show(_words(f"{status} · {self._hint}"))
 
     def _end(self, snapshot: Snapshot) -> None:
         self._ended = True
@@ -104,7 +105,7 @@ class NotebookView:
         try:
             if isinstance(self._flow, WholeFlow):
                 self._flow.show(bundle)
-                self._show_words(_OVER)
+                self._status.show(_words(_OVER))
                 return
             if self._live:
                 self._publisher.clear()
@@ -112,6 +113,11 @@ class NotebookView:
         finally:
             if self._button is not None:
                 self._publisher.run(self._button.close)
+
+
+def _words(words: str) -> dict[str, Any]:
+    html = frames.frame(frames.line(words), ' role="status"')
+    return {"text/plain": words, "text/html": html}
 
 
 def _button(on_stop: Callable[[], None] | None) -> StopButton | None:

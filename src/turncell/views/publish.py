@@ -86,6 +86,11 @@ class Piece:
         self._sent = bundle
         return sum(len(text) for text in bundle.values() if isinstance(text, str))
 
+    def empty(self) -> None:
+        """Show nothing: an output cannot be taken back, only emptied."""
+        if self._sent is not None:
+            self.show({"text/plain": "", "text/html": ""})
+
 
 class Pace:
     """Spaces out a thing that is sent again and again by the bytes it takes.

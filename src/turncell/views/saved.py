@@ -88,7 +88,7 @@ def _html(snapshot: Snapshot) -> str:
         parts.append(frames.line(f"error: {error}", "error", ";white-space:pre-wrap"))
     parts += [frames.line(text, "alarm") for text in survivor_lines(snapshot)]
     parts += [frames.line(text) for text in spared_lines(snapshot)]
-    parts.append(frames.line(final_line(snapshot)))
+    parts.append(frames.closing_line(final_line(snapshot)))
     return frames.frame("".join(parts))
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["TerminalView"]
 
 _HINT = "Ctrl-C stops the turn"
+_AGAIN = "once more: by force"
 _STYLES = {
     "dim": "dim",
     "info": "",
@@ -62,7 +63,8 @@ class TerminalView:
 
     def _passing(self, snapshot: Snapshot) -> str:
         running = [s.tool for s in snapshot.segments if s.tool and s.tool.status is None]
-        parts = [status_line(snapshot), *map(tool_line, running[-1:]), self._hint]
+        hint = _AGAIN if snapshot.phase == "stopping" else self._hint
+        parts = [status_line(snapshot), *map(tool_line, running[-1:]), hint]
         return " · ".join(parts)
 
     def _replace(self, console: Console, additions: list[Addition], status: str) -> None:

@@ -1,0 +1,70 @@
+"""What the agent's terminal message makes of a turn: pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from claude_agent_sdk import ResultMessage
+
+__all__ = ["end_of", "error_of", "usage_of"]
+
+#: What the agent's `terminal_reason` or `subtype` makes of a turn.
+_ENDS = {
+    "completed": "completed",
+    "aborted_streaming": "aborted",
+    "aborted_tools": "aborted",
+    "max_turns": "max_turns",
+    "error_max_turns": "max_turns",
+    "budget_exceeded": "budget",
+    "max_budget_usd": "budget",
+    "error_max_budget_usd": "budget",
+}
+_KEPT = "The conversation is kept: run the cell again to go on."
+#: What to do about an API error, by the kind the agent gives it.
+_ADVICE = {
+    "authentication_failed": "Set ANTHROPIC_API_KEY, or log in with the agent's own command. "
+    "%agent doctor says which credentials are used.",
+    "billing_error": "Put the account's billing right. " + _KEPT,
+    "model_not_found": "Choose another with --model NAME or %config AgentMagics.model.",
+    "rate_limit": "Wait a little. " + _KEPT,
+    "server_error": "%agent doctor says which server is asked. " + _KEPT,
+}
+
+
+def end_of(message: ResultMessage) -> str:
+    """One word: completed, aborted, max_turns, budget or error."""
+    end = _ENDS.get(message.terminal_reason or "") or _ENDS.get(message.subtype)
+    if end in ("aborted", "max_turns", "budget"):
+        return end
+    finished = end == "completed" or (message.terminal_reason is None and not message.is_error)
+    return "completed" if finished and not message.is_error else "error"
+
+
+def error_of(message: ResultMessage, end: str, kind: str | None) -> str | None:
+    """What went wrong, and on a line of its own what to do; None when nothing did.
+
+    `kind` is the kind of the API error that the agent reported in this turn.
+    """
+    if end == "max_turns":
+        return "the agent used up its turns (--max-turns)"
+    if end == "budget":
+        return "the agent used up its budget (--max-budget)"
+    if end != "error":
+        return None
+    said = message.result or "; ".join(message.errors or ())
+    said = said or f"the agent ended early ({message.terminal_reason or message.subtype})"
+    if kind is None:
+        return said
+    advice = _ADVICE.get(kind, "Another prompt may pass; --new starts the session afresh.")
+    return f"{said}\n{advice}"
+
+
+def usage_of(usage: dict[str, Any] | None) -> dict[str, int] | None:
+    """Token counts of this turn. All zero means that no model call was counted
+    to its end (a stop does that), which is not the same as none was used."""
+    names = (
+        "input_tokens", "output_tokens",
+        "cache_creation_input_tokens", "cache_read_input_tokens",
+    )  # fmt: skip
+    counts = {name: int((usage or {}).get(name) or 0) for name in names}
+    return counts if any(counts.values()) else None

@@ -1,0 +1,111 @@
+"""For tests of notebooks and of code that runs agents: agents that play a script.
+
+Two stand-ins, both without an account and a network:
+
+- a **scripted agent** is no process at all and starts at once. `scripted` puts it
+  in the place of the real one, for the Python API and for the magics:
+
+      from turncell.testing import Freeze, Play, scripted
+
+      with scripted(Play("Half an answer, ", Freeze(), when="freeze"), Play("Hello.")) as agent:
+          result = await Session().run("hi")
+      assert agent.prompts == ["hi"]
+
+- a **model server** plays the model, and the real agent binary talks to it: see
+  `ModelServer` and the pytest fixtures `model_server` and `model_server_env`.
+
+`Play` and its steps are in `turncell.backends.scripted_steps`, the scripts of the
+model server (`Script`, `Scenario`, `Reply`, ...) in `turncell.modelserver`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from turncell.backends.base import Backend
+from turncell.backends.scripted import ScriptedBackend
+from turncell.backends.scripted_steps import (
+    Ask,
+    Die,
+    EndTool,
+    Finish,
+    Freeze,
+    Manners,
+    Notify,
+    Play,
+    Rest,
+    Retry,
+    Say,
+    Spawn,
+    StartTool,
+    Step,
+    Tell,
+    Think,
+)
+from turncell.session import book
+
+if TYPE_CHECKING:
+    from turncell.modelserver import ModelServer, Reply, Scenario, Script
+
+__all__ = [
+    "Ask",
+    "Die",
+    "EndTool",
+    "Finish",
+    "Freeze",
+    "Manners",
+    "ModelServer",
+    "Notify",
+    "Play",
+    "Reply",
+    "Rest",
+    "Retry",
+    "Say",
+    "Scenario",
+    "Script",
+    "ScriptedBackend",
+    "Spawn",
+    "StartTool",
+    "Step",
+    "Tell",
+    "Think",
+    "scripted",
+]
+
+_OF_THE_SERVER = ("ModelServer", "Reply", "Scenario", "Script")
+
+
+def __getattr__(name: str) -> Any:
+    # The model server brings a web server along; few tests need both.
+    if name in _OF_THE_SERVER:
+        return getattr(importlib.import_module("turncell.modelserver"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@contextmanager
+def scripted(
+    *plays: Play, start: float = 0.0, refuses: str | None = None
+) -> Iterator[ScriptedBackend]:
+    """While open, every agent that this process starts is a scripted one.
+
+    Opening and leaving it stops what runs and closes every agent, so that sessions
+    meet the agent they are meant for; their names and conversations stay.
+    """
+    the_book = book()
+    backend = ScriptedBackend(*plays, start=start, refuses=refuses)
+
+    def load() -> Backend:  # called in a worker thread, each time an agent is started
+        if backend.tasks is None:
+            the_book.portal.start().start_task(backend.run)
+        return backend
+
+    the_book.close()
+    before, the_book.load = the_book.load, load
+    try:
+        yield backend
+    finally:
+        the_book.close()
+        the_book.load = before

@@ -1,0 +1,129 @@
+"""One model server, one home and one set of sessions for all tests of the real agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from turncell import Session, Turn, TurnResult
+from turncell import events as ev
+from turncell.modelserver import ModelServer, Request, Scenario, Script
+from turncell.session import book
+
+#: Seconds that only a hang takes; a busy machine starts an agent in 6 s.
+GENEROUS = 45.0
+_MARK = "TURNCELL_TEST_AGENTS"
+
+
+class Agents:
+    """The real agent and the model it talks to."""
+
+    def __init__(self, server: ModelServer, home: Path, mark: str) -> None:
+        self.server = server
+        self.home = home
+        self.cwd = home / "work"
+        self.cwd.mkdir()
+        self._mark = mark
+
+    def play(self, *scenarios: Scenario) -> None:
+        """What the model says from now on; it echoes any other prompt."""
+        self.server.script = Script(*scenarios)
+
+    def session(self, name: str, **options: Any) -> Session:
+        """A session that may use its tools."""
+        defaults = {
+            "permission_mode": "bypassPermissions",
+            "sources": (),
+            "cwd": str(self.cwd),
+            "system": "test",
+        }
+        return Session(name, **{**defaults, **options})
+
+    def calls(self, prompt: str) -> list[Request]:
+        """The model calls of one prompt."""
+        return [r for r in self.server.requests if r.path == "/v1/messages" and r.prompt == prompt]
+
+    def wait_for(self, prompt: str, true: Callable[[Request], bool] = lambda r: True) -> Request:
+        """The first model call of a prompt for which this is true."""
+        return self.server.wait_for(lambda r: r.prompt == prompt and true(r), GENEROUS)
+
+    def history(self, prompt: str) -> str:
+        """All that the model was told before and with this prompt, as text."""
+        return json.dumps(self.calls(prompt)[0].history)
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything alive that an agent of these tests is, or started."""
+        return [p for p in psutil.process_iter() if _carries(p, self._mark)]
+
+    def commands(self, part: str) -> list[psutil.Process]:
+        """Those of them that have this in their command line."""
+        found = []
+        for process in self.processes():
+            with suppress(psutil.Error):
+                if part in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
+
+def _carries(process: psutil.Process, mark: str) -> bool:
+    with suppress(psutil.Error):
+        alive = process.status() != psutil.STATUS_ZOMBIE
+        return alive and process.pid != os.getpid() and process.environ().get(_MARK) == mark
+    return False
+
+
+@contextmanager
+def running_agents(home: Path) -> Iterator[Agents]:
+    mark = secrets.token_hex(8)
+    patch = pytest.MonkeyPatch()
+    with ModelServer(Script(), home=home) as server:
+        for name in [n for n in os.environ if n.startswith("TURNCELL_")]:
+            patch.delenv(name)
+        for name, value in {**server.env(), _MARK: mark, "CLAUDE_CODE_MAX_RETRIES": "2"}.items():
+            patch.setenv(name, value)
+        agents = Agents(server, home, mark)
+        try:
+            yield agents
+        finally:
+            book().close()
+            patch.undo()
+            wait_until(lambda: agents.processes() == [])
+
+
+def wait_until(true: Callable[[], Any], seconds: float = GENEROUS) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def text_of(turn: Turn) -> str:
+    """What a turn showed so far."""
+    return "".join(e.text for e in turn._events if isinstance(e, ev.TextDelta))
+
+
+def heard(turn: Turn, kind: type[ev.Event], where: Callable[[Any], bool] = lambda e: True) -> Any:
+    """Wait for an event of a turn."""
+    wait_until(lambda: any(isinstance(e, kind) and where(e) for e in turn._events))
+    return next(e for e in turn._events if isinstance(e, kind) and where(e))
+
+
+def said(turn: Turn, text: str) -> Turn:
+    """Wait until a turn has shown this text."""
+    wait_until(lambda: text in text_of(turn))
+    return turn
+
+
+def stopped(turn: Turn, **how: Any) -> TurnResult:
+    """Stop it and wait."""
+    turn.stop(**how)
+    return turn.result(GENEROUS, raise_error=False)

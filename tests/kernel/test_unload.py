@@ -1,0 +1,99 @@
+"""What is left behind: by loading, by unloading, and by the end of the kernel. Nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+from conftest import AgentKernel
+
+from turncell.modelserver import Reply, Scenario, Script, ToolUse
+
+pytestmark = [pytest.mark.kernel, pytest.mark.cli]
+
+NewKernel = Callable[..., AgentKernel]
+THREADS = "sorted(t.name for t in __import__('threading').enumerate())"
+HEAVY = ("claude_agent_sdk", "mcp", "rich", "anyio", "psutil", "markdown_it", "pandas")
+#: What unloading must give back.
+STATE = """
+import signal, sys, atexit
+def state():
+    shell = get_ipython()
+    return [
+        "agent" in shell.magics_manager.magics["cell"], "agent" in shell.magics_manager.magics["line"],
+        sorted(shell.magics_manager.registry), len(shell.configurables),
+        str(signal.getsignal(signal.SIGINT)), type(shell.kernel.shell_stream._recv_callback).__name__,
+        atexit._ncallbacks(), {name: len(calls) for name, calls in shell.events.callbacks.items()},
+        len(shell.input_transformers_cleanup), len(shell.ast_transformers),
+    ]
+"""
+
+
+def streaming(kernel: AgentKernel, options: str = "") -> None:
+    cell = kernel.start(f"%%agent {options}\ncount")
+    kernel.wait_for(lambda: "w3 " in cell.text, 30, "the stream")
+
+
+def test_loading_imports_and_starts_nothing(new_kernel: NewKernel) -> None:
+    kernel = new_kernel()
+    kernel.run("%unload_ext turncell")
+    modules = kernel.value("[m for m in __import__('sys').modules]")
+    assert not set(HEAVY) & set(modules)
+    threads = kernel.value(THREADS)
+    assert kernel.run("%load_ext turncell").status == "ok"
+    assert kernel.value(THREADS) == threads
+    assert kernel.place.processes(kernel.pid) == []
+
+
+def test_unloading_leaves_nothing_and_it_loads_again(new_kernel: NewKernel) -> None:
+    kernel = new_kernel()
+    kernel.run("%unload_ext turncell")
+    kernel.run(STATE)
+    before, threads = kernel.value("state()"), kernel.value(THREADS)
+    for _ in range(2):
+        assert kernel.run("%load_ext turncell").status == "ok"
+        assert kernel.run("%%agent\nhi", 60).status == "ok"
+        assert kernel.agents
+        assert kernel.run("%unload_ext turncell").status == "ok"
+        kernel.place.wait_gone(kernel.pid, seconds=5)
+        kernel.wait_for(lambda: set(kernel.value(THREADS)) <= set(threads), 5, "its threads")
+        assert kernel.value("state()") == before
+        gone = kernel.run("%%agent\nhi")
+        assert "UsageError" in gone.text + gone.error
+
+
+def test_unloading_stops_what_runs(new_kernel: NewKernel) -> None:
+    kernel = new_kernel()
+    streaming(kernel, "--bg -o r")
+    kernel.wait_for(lambda: kernel.agents)
+    cell = kernel.run("%unload_ext turncell", 10)
+    assert cell.status == "ok"
+    kernel.place.wait_gone(kernel.pid, seconds=2)
+    assert kernel.value("[str(r.reason), r.text[:9], r.receipt.survivors]") == [
+        "shutdown", "w0 w1 w2 ", [],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", [False, True], ids=["text", "tool"])
+def test_a_shutdown_in_mid_turn(new_kernel: NewKernel, tool: bool) -> None:
+    kernel = new_kernel()
+    if tool:
+        use = ToolUse("Bash", {"command": "tail -f /dev/null", "description": "x"})
+        kernel.server.script = Script(Scenario("tool", replies=[Reply("Now. ", use)]))
+        kernel.run("%%agent --bg --tools Bash\ngo")
+        tails = lambda: [p for p in kernel.place.processes() if p.name() == "tail"]  # noqa: E731
+        kernel.wait_for(tails, 30, "the tool")
+    else:
+        streaming(kernel, "--bg")
+    kernel.client.shutdown()
+    kernel.place.wait_gone(seconds=8)
+
+
+def test_a_killed_kernel_leaves_no_agent(new_kernel: NewKernel) -> None:
+    kernel = new_kernel()
+    streaming(kernel)
+    os.kill(kernel.pid, signal.SIGKILL)
+    kernel.place.wait_gone(seconds=8)
+    assert kernel.server.requests[-1].outcome == "client_disconnected"
