@@ -134,16 +134,17 @@ class Bench:
 
     def kernel(self, *, extension: bool = False, weigh: bool = False) -> TimedKernel:
         """A fresh kernel, ended with the benchmark; `extension` loads ours."""
-        kernel = self.stack.enter_context(TimedKernel(self.env, weigh=weigh))
+        kernel = TimedKernel(self.env, weigh=weigh)
+        self.stack.enter_context(kernel)
         if extension:
             kernel.timed("%load_ext turncell")
         return kernel
 
     @contextmanager
-    def one_kernel(self, **options: bool) -> Iterator[TimedKernel]:
+    def one_kernel(self) -> Iterator[TimedKernel]:
         """A fresh kernel for a block."""
         with ExitStack() as stack:
-            yield Bench(self.env, stack).kernel(**options)
+            yield Bench(self.env, stack).kernel()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def main(seconds: float) -> int:
         cell = kernel.start("%%agent\nsilent")
         kernel.listen(2)
         waiting = used(kernel, seconds)
-        kernel.click(kernel.button("Stop"))
+        kernel.clicked("Stop")
         kernel.wait(cell)
     report.row("a kernel without turncell", before, None, "% of a core")
     report.row("with the extension loaded, more", loaded - before, 0.2, "% of a core")

@@ -28,6 +28,13 @@ SCRIPT = Script(
     Scenario("count", when="count", replies=[Reply(Words(400, pace=0.05))]),
     Scenario("rest", replies=[Reply(Echo())]),
 )
+CLOSE_OTHERS = """
+import turncell
+others = [row["name"] for row in get_ipython().run_line_magic("agent", "sessions")]
+for name in others:
+    if name != "main":
+        turncell.Session(name).close()
+"""
 
 
 @dataclass
@@ -63,44 +70,42 @@ class Place:
         }
 
     def processes(self, *but: int) -> list[psutil.Process]:
-        """Who is alive and came from here, except for these pids."""
-        return [p for p in psutil.process_iter() if p.pid not in but and self._is_mine(p)]
+        """Who is alive and came from here, except for these pids; `info` has the name."""
+        everybody = psutil.process_iter(["name", "ppid", "status", "environ"])
+        mine = [p for p in everybody if (p.info["environ"] or {}).get(TOKEN) == self.token]
+        return [p for p in mine if p.pid not in but and p.info["status"] != psutil.STATUS_ZOMBIE]
 
-    def _is_mine(self, process: psutil.Process) -> bool:
-        with suppress(psutil.Error):
-            alive = process.status() != psutil.STATUS_ZOMBIE
-            return alive and process.environ().get(TOKEN) == self.token
-        return False
+    def named(self, name: str) -> list[psutil.Process]:
+        """Those of them with this name."""
+        return [p for p in self.processes() if p.info["name"] == name]
 
     def wait_gone(self, *but: int, seconds: float = 15) -> None:
         """Fail unless all of them, except for these pids, end within so many seconds."""
         end = time.monotonic() + seconds
         while left := self.processes(*but):
             if time.monotonic() > end:
-                said = [" ".join(p.cmdline())[:200] for p in left if p.is_running()]
                 for process in left:
-                    process.kill()
-                pytest.fail(f"still alive after {seconds} s: {said}")
+                    with suppress(psutil.Error):
+                        process.kill()
+                pytest.fail(f"still alive after {seconds} s: {left}")
             time.sleep(0.05)
 
 
 class AgentKernel(Kernel):
     """A kernel in a place, with the extension loaded."""
 
-    def __init__(self, place: Place, **variables: str) -> None:
+    def __init__(self, place: Place, *, load: bool = True, **variables: str) -> None:
         """Start it; `variables` are added to its environment."""
         super().__init__(env={**place.env, **variables})
         self.place = place
         self.server = place.server
-        self.run(f"%cd -q {place.cwd}")
-        cell = self.run("%load_ext turncell")
+        cell = self.run(f"%cd -q {place.cwd}" + "\n%load_ext turncell" * load)
         assert cell.status == "ok", cell.error
 
     @property
     def agents(self) -> list[psutil.Process]:
         """The agent processes that live now."""
-        mine = self.place.processes(self.pid)
-        return [p for p in mine if p.name() == "claude" and p.parent().pid == self.pid]
+        return [p for p in self.place.named("claude") if p.info["ppid"] == self.pid]
 
     def clean(self) -> bool:
         """Make it ready for the next test; False when something still runs in it."""
@@ -110,6 +115,8 @@ class AgentKernel(Kernel):
         self.asked.clear()
         self.server.script = SCRIPT
         self.server.reset()
+        if len(self.agents) > 1:
+            self.run(CLOSE_OTHERS)
         return self.run("%agent stop --all").text == "Nothing is running."
 
 

@@ -18,12 +18,12 @@ from turncell.link import Link, LoadBackend
 from turncell.outcome import Outcome, Reason, TurnResult
 from turncell.painter import Drawable
 from turncell.settings import Settings
-from turncell.turn import Turn
+from turncell.turn import Turn, TurnState
 
 __all__ = ["Conversation", "Order"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Order:
     """What one turn was asked for."""
 
@@ -49,8 +49,10 @@ class Conversation:
         self.left = "new"
         self._load = load
         self._clock = clock
-        self._line: deque[tuple[str, TurnRun]] = deque()
+        self._line: deque[tuple[Order, TurnRun]] = deque()
+        self._begun: TurnRun | None = None
         self._candidate: Link | None = None
+        self._retired: list[Link] = []
         self._idle: anyio.CancelScope | None = None
 
     @property
@@ -80,35 +82,29 @@ class Conversation:
     async def conduct(self, order: Order, handle: TurnHandle) -> None:
         """Run one turn when its place in the line comes."""
         self._used()
-        if order.resume is not None:
-            self.bind(order.resume)
-        if order.new:
-            self.renew()
-        link = self._candidate or self.link
         turn = Turn(handle.turn_id, order.settings.stop, order.settings.timeout)
         run = TurnRun(
             turn,
             Prompt(order.prompt, handle.turn_id),
-            link,
+            self.link,
             order.settings,
             order.view,
             session=self.name,
             on_event=handle.hear,
-            on_over=lambda result: self._over(result, order, handle),
+            on_over=lambda result: self._over(result, run, order, handle),
             clock=self._clock,
         )
-        self._line.append((handle.turn_id, run))
+        self._line.append((order, run))
         self._call_first()
         try:
             await run.run()
         finally:
-            self._line.remove((handle.turn_id, run))
+            self._line.remove((order, run))
             handle.leave()
-            if link is self._candidate:
-                await self._adopt(link)
-            elif link is not self.link:  # another was named while this one was in use
-                await link.close()
-            self._call_first()
+            try:
+                await self._close_retired(run)
+            finally:
+                self._call_first()
 
     def _used(self) -> None:
         if self._idle is not None:
@@ -117,27 +113,49 @@ class Conversation:
     def _call_first(self) -> None:
         for place, (_, run) in enumerate(self._line):
             run.record.queued_behind = place
-        if self._line:
-            self._line[0][1].put(st.Begin())
+        if self._line and self._line[0][1].turn.state is TurnState.NEW:
+            order, run = self._line[0]
+            if run is self._begun:
+                return
+            self._begun = run
+            # Only now: what the turns before it made of the session counts.
+            if order.resume is not None:
+                self.bind(order.resume)
+            if order.new:
+                self.renew()
+            run.begin(self._candidate or self.link)
 
-    async def _adopt(self, link: Link) -> None:
-        """A session the user named becomes ours once it was really opened; else all stays."""
-        self._candidate = None
-        if link.reached or not link.typed_id:
-            old, self.link = self.link, link
-            await old.close()
-
-    def _over(self, result: TurnResult, order: Order, handle: TurnHandle) -> None:
+    def _over(self, result: TurnResult, run: TurnRun, order: Order, handle: TurnHandle) -> None:
+        if run is self._begun:
+            self._adopt(run.link, order)
         self.turns += 1
         self.last_used = time.time()
         self.left = str(result.outcome)
-        order.on_over(result)
-        handle.finish(result)
+        try:
+            order.on_over(result)
+        finally:
+            handle.finish(result)
+
+    def _adopt(self, link: Link, order: Order) -> None:
+        """A session the user named becomes ours once it was really opened; else all stays."""
+        if link is not self._candidate:
+            return
+        if link.reached or (link.tried and not link.typed_id):
+            self._retired.append(self.link)
+            self.link, self._candidate = link, None
+        elif link.tried or order.new or order.resume is not None:
+            self._candidate = None  # it failed, or the turn that wanted it was taken back
+
+    async def _close_retired(self, run: TurnRun) -> None:
+        if run is self._begun and run.link is not self.link:
+            self._retired.append(run.link)  # another was named while it was in use
+        while self._retired:
+            await self._retired.pop().close()
 
     def stop(self, turn_id: str | None, reason: Reason, force: bool) -> None:
         """Stop one turn, or the one that runs; nothing where there is none."""
-        for known, run in self._line:
-            if turn_id in (None, known):
+        for _, run in self._line:
+            if turn_id in (None, run.turn.turn_id):
                 run.put(st.StopAsked(reason, force))
                 return
 

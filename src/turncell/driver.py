@@ -78,6 +78,11 @@ class TurnRun:
         self._inbox.append(stimulus)
         self._mail.set()
 
+    def begin(self, link: Link) -> None:
+        """Its place in the line came, and this is the agent it has."""
+        self.link = self.record.link = link
+        self.put(st.Begin())
+
     def hear(self, event: ev.Event | Hangup) -> None:
         """What the link delivers."""
         self.put(st.Gone(event.detail) if isinstance(event, Hangup) else st.Heard(event))

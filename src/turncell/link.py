@@ -72,12 +72,7 @@ class Link:
     async def _ready(self, settings: Settings) -> str | None:
         if self.warm(settings):
             return None
-        # What the old agent does now is no matter of the turn that waits for a new one.
-        receive, self.receive = self.receive, None
-        try:
-            await self._close(POLITE)
-        finally:
-            self.receive = receive
+        await self._close(POLITE)
         backend = await off_loop(self._load)
         self._processes = backend.processes
         self.token = secrets.token_hex(12)
@@ -111,6 +106,11 @@ class Link:
         elif isinstance(event, ev.Event):
             self.strays.append(event)
             del self.strays[:-100]
+
+    @property
+    def tried(self) -> bool:
+        """Whether an agent was ever asked for."""
+        return bool(self.token)
 
     @property
     def ended(self) -> bool:
@@ -165,7 +165,8 @@ class Link:
         self._key = None
         self.tree = set()
         if connection is not None:
-            await connection.aclose()
+            with anyio.move_on_after(POLITE):  # the next agent must not wait for it for ever
+                await connection.aclose()
 
     async def close(self, seconds: float = POLITE) -> None:
         """Close the agent politely, then by force; within about twice `seconds`.
@@ -189,7 +190,8 @@ class Link:
         if not await self._left_within(seconds):
             await self.hang_up()
             await self._left_within(seconds / 2)
-        await self.clear(seconds)
+        with anyio.move_on_after(2 * seconds):
+            await self.clear(seconds)
         await self.drop()
 
     async def _left_within(self, seconds: float) -> bool:

@@ -28,7 +28,7 @@ class Record:
     ) -> None:
         self.queued_behind = 0
         self._turn = turn
-        self._link = link
+        self.link = link
         self._settings = settings
         self._session = session
         self._clock = clock
@@ -57,7 +57,7 @@ class Record:
                 phase=turn.phase,
                 now=now,
                 began=self._began,
-                session_id=self._link.session_id,
+                session_id=self.link.session_id,
                 model=self._settings.model,
                 queued_behind=self.queued_behind,
                 stop=self._stop(),
@@ -87,7 +87,7 @@ class Record:
             outcome=turn.outcome and str(turn.outcome),
             reason=turn.reason and str(turn.reason),
             error=turn.error,
-            receipt=turn.receipt(opened=self._link.opened, text_chars=len(picture.text)),
+            receipt=turn.receipt(opened=self.link.opened, text_chars=len(picture.text)),
             duration=self._ended - self._began,
         )
 

@@ -16,6 +16,7 @@ from agents import GENEROUS, Agents, heard, said, stopped, wait_until
 
 from turncell import Outcome, Reason, Session, TurnFailed, TurnResult
 from turncell import events as ev
+from turncell.backends.claude_launch import find_cli
 from turncell.modelserver import (
     HttpError,
     Reply,
@@ -88,10 +89,12 @@ def test_text(agents: Agents, main: Session) -> None:
 
 
 def test_the_prompt_is_verbatim(agents: Agents, main: Session) -> None:
-    for prompt in ("/compact now", "@agents.py {x} $x", "  two\n\n\tlines \r\nüñ☃\u2028", "!ls", "#m"):
+    for prompt in ("/compact now", "@agents.py {x} $x", "!ls", "#m"):
         result = run(main, prompt)
-        assert result.outcome is Outcome.COMPLETED, prompt
-        assert result.text == f"echo: {prompt}"
+        assert (result.outcome, result.text) == (Outcome.COMPLETED, f"echo: {prompt}")
+    prompt = "  two\n\n\tlines \r\nüñ☃\u2028 "
+    assert run(main, prompt).outcome is Outcome.COMPLETED
+    assert json.dumps(prompt) in json.dumps(agents.server.requests[-1].history)
 
 
 def test_thinking(main: Session) -> None:
@@ -198,6 +201,7 @@ def test_an_agent_that_is_killed_under_a_turn(agents: Agents) -> None:
     assert "I wait. " in agents.history("and now")
     assert after.cost_usd is None  # a resumed agent's first running total tells nothing
     os.kill(pid_of(session), signal.SIGKILL)  # and between two turns
+    wait_until(lambda: not session._conversation.link.connection.alive)
     assert run(session, "once more").text == "echo: once more"
     session.close()
 
@@ -290,6 +294,9 @@ def test_two_sessions_at_once(agents: Agents) -> None:
 # Starts that fail.
 
 
+IS_ONE = 'if [ "$1" = --version ]; then echo "2.1.999 (scripted)"; exit; fi'
+
+
 def script(path: Path, *lines: str) -> str:
     path.write_text("\n".join(("#!/bin/sh", *lines)) + "\n")
     path.chmod(0o755)
@@ -306,7 +313,7 @@ def test_a_directory_that_is_not_there(agents: Agents, tmp_path: Path) -> None:
 
 
 def test_an_agent_that_gives_up_at_once_says_why(agents: Agents, tmp_path: Path) -> None:
-    cli = script(tmp_path / "cli", "echo 'licence expired' >&2", "exit 1")
+    cli = script(tmp_path / "cli", IS_ONE, "echo 'licence expired' >&2", "exit 1")
     session = agents.session("gives-up", cli=cli)
     began = time.monotonic()
     result = run(session, "hello")
@@ -318,17 +325,20 @@ def test_an_agent_that_gives_up_at_once_says_why(agents: Agents, tmp_path: Path)
 def test_an_agent_that_cannot_be_run(agents: Agents, tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("no program")
-    for cli in (str(plain), str(tmp_path / "none"), str(tmp_path)):
+    no_agent = script(tmp_path / "other", "echo hello")
+    broken = script(tmp_path / "broken")
+    Path(broken).write_text("no program")  # executable
+    for cli in (str(plain), str(tmp_path / "none"), str(tmp_path), no_agent, broken):
         result = run(agents.session("unable", cli=cli), "hello")
-        assert result.outcome is Outcome.FAILED and cli in (result.error or "")
-    plain.chmod(0o755)  # executable, but no program
-    result = run(agents.session("unable", cli=str(plain)), "hello")
-    assert result.outcome is Outcome.FAILED and result.error
+        assert result.outcome is Outcome.FAILED and cli in (result.error or ""), cli
 
 
-def test_an_agent_that_never_gets_ready_can_be_stopped(agents: Agents, tmp_path: Path) -> None:
-    cli = script(tmp_path / "cli", "trap '' INT TERM", "while :; do sleep 0.1; done")
-    session = agents.session("never-ready", cli=cli)
+@pytest.mark.parametrize("lines", [(IS_ONE,), ()], ids=["starting", "asked for its version"])
+def test_an_agent_that_never_gets_ready_can_be_stopped(
+    agents: Agents, tmp_path: Path, lines: tuple[str, ...]
+) -> None:
+    cli = script(tmp_path / "cli", *lines, "trap '' INT TERM", "while :; do sleep 0.1; done")
+    session = agents.session(f"never-ready-{len(lines)}", cli=cli)
     turn = session.start("hello", terminate=0.3)
     wait_until(lambda: agents.commands(cli))
     began = time.monotonic()
@@ -342,10 +352,9 @@ def test_an_agent_that_never_gets_ready_can_be_stopped(agents: Agents, tmp_path:
 
 
 def test_an_agent_that_chatters_on_both_pipes(agents: Agents, tmp_path: Path) -> None:
-    from turncell.backends.claude_process import find_cli
-
     cli = script(
         tmp_path / "cli",
+        IS_ONE,
         "echo 'Attempting login...'; echo; printf '\\273\\n{broken\\n[1]\\n\"x\"\\n'",
         f"'{sys.executable}' -c \"import sys; sys.stderr.write('noise ' * 200000)\"",
         f"exec '{find_cli(None)}' \"$@\"",

@@ -187,11 +187,11 @@ def test_a_start_that_never_ends_can_be_stopped(agent_kernel: AgentKernel) -> No
     deaf = program(kernel.place.home, PRETENDS.format("exec tail -f /dev/null"))
     with environment(kernel, TURNCELL_CLI=deaf):
         cell = kernel.start("%%agent -o r\nhi")
-        kernel.wait_for(lambda: any("tail" in p.name() for p in kernel.place.processes()), 10)
+        kernel.wait_for(lambda: kernel.place.named("tail"), 10)
         kernel.click(kernel.button("Stop"))
         refused(kernel.wait(cell, 8), "TurnStopped", "before it said anything")
     assert kernel.value("[str(r.outcome), r.receipt.survivors]") == ["interrupted", []]
-    assert not any("tail" in p.name() for p in kernel.place.processes())
+    assert not kernel.place.named("tail")
     goes_on(kernel)
 
 

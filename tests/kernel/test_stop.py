@@ -159,12 +159,10 @@ def test_a_click_in_a_tool_ends_the_tool(agent_kernel: AgentKernel) -> None:
     use = ToolUse("Bash", {"command": "tail -f /dev/null", "description": "x"})
     kernel.server.script = Script(Scenario("tool", replies=[Reply("Now. ", use)]))
     cell = kernel.start("%%agent -o r --tools Bash\ngo")
-    tools = kernel.wait_for(
-        lambda: [p for p in kernel.place.processes() if p.name() == "tail"], 30, "the tool"
-    )
+    kernel.wait_for(lambda: kernel.place.named("tail"), 30, "the tool")
     kernel.click(kernel.button("Stop"))
     kernel.wait(cell, 15)
-    assert not any(p.is_running() for p in tools)
+    assert kernel.place.named("tail") == []
     assert kernel.value("[t.status for t in r.tools]") == ["cancelled"]
     assert kernel.value(FACTS) == POLITE
 

@@ -18,14 +18,15 @@ THREADS = "sorted(t.name for t in __import__('threading').enumerate())"
 HEAVY = ("claude_agent_sdk", "mcp", "rich", "anyio", "psutil", "markdown_it", "pandas")
 #: What unloading must give back.
 STATE = """
-import signal, sys, atexit
+import signal
 def state():
     shell = get_ipython()
+    magics, stream = shell.magics_manager, shell.kernel.shell_stream
     return [
-        "agent" in shell.magics_manager.magics["cell"], "agent" in shell.magics_manager.magics["line"],
-        sorted(shell.magics_manager.registry), len(shell.configurables),
-        str(signal.getsignal(signal.SIGINT)), type(shell.kernel.shell_stream._recv_callback).__name__,
-        atexit._ncallbacks(), {name: len(calls) for name, calls in shell.events.callbacks.items()},
+        [kind for kind in ("cell", "line") if "agent" in magics.magics[kind]],
+        sorted(magics.registry), len(shell.configurables),
+        str(signal.getsignal(signal.SIGINT)), type(stream._recv_callback).__name__,
+        {name: len(calls) for name, calls in shell.events.callbacks.items()},
         len(shell.input_transformers_cleanup), len(shell.ast_transformers),
     ]
 """
@@ -37,20 +38,19 @@ def streaming(kernel: AgentKernel, options: str = "") -> None:
 
 
 def test_loading_imports_and_starts_nothing(new_kernel: NewKernel) -> None:
-    kernel = new_kernel()
-    kernel.run("%unload_ext turncell")
-    modules = kernel.value("[m for m in __import__('sys').modules]")
-    assert not set(HEAVY) & set(modules)
-    threads = kernel.value(THREADS)
+    kernel = new_kernel(load=False)
+    modules, threads = kernel.value("list(__import__('sys').modules)"), kernel.value(THREADS)
     assert kernel.run("%load_ext turncell").status == "ok"
     assert kernel.value(THREADS) == threads
+    more = set(kernel.value("list(__import__('sys').modules)")) - set(modules)
+    assert "turncell.magics" in more
+    assert not set(HEAVY) & more
     assert kernel.place.processes(kernel.pid) == []
 
 
 def test_unloading_leaves_nothing_and_it_loads_again(new_kernel: NewKernel) -> None:
     kernel = new_kernel()
-    kernel.run("%unload_ext turncell")
-    kernel.run(STATE)
+    kernel.run("%unload_ext turncell\n" + STATE)
     before, threads = kernel.value("state()"), kernel.value(THREADS)
     for _ in range(2):
         assert kernel.run("%load_ext turncell").status == "ok"
@@ -83,8 +83,7 @@ def test_a_shutdown_in_mid_turn(new_kernel: NewKernel, tool: bool) -> None:
         use = ToolUse("Bash", {"command": "tail -f /dev/null", "description": "x"})
         kernel.server.script = Script(Scenario("tool", replies=[Reply("Now. ", use)]))
         kernel.run("%%agent --bg --tools Bash\ngo")
-        tails = lambda: [p for p in kernel.place.processes() if p.name() == "tail"]  # noqa: E731
-        kernel.wait_for(tails, 30, "the tool")
+        kernel.wait_for(lambda: kernel.place.named("tail"), 30, "the tool")
     else:
         streaming(kernel, "--bg")
     kernel.client.shutdown()
@@ -96,4 +95,4 @@ def test_a_killed_kernel_leaves_no_agent(new_kernel: NewKernel) -> None:
     streaming(kernel)
     os.kill(kernel.pid, signal.SIGKILL)
     kernel.place.wait_gone(seconds=8)
-    assert kernel.server.requests[-1].outcome == "client_disconnected"
+    kernel.server.wait_for(lambda request: request.outcome == "client_disconnected")

@@ -52,6 +52,13 @@ class Hold:
 _HOLD: ContextVar[Hold] = ContextVar("hold")
 
 
+def step_aside() -> Room:
+    """Called by a worker that does not come back by itself: time goes on without it."""
+    hold = _HOLD.get()
+    trio.from_thread.run_sync(hold.release)
+    return hold.room
+
+
 class Pictures:
     """A view that keeps what it was shown."""
 
@@ -73,9 +80,7 @@ class StuckView(Pictures):
     def show(self, snapshot: Snapshot) -> None:
         super().show(snapshot)
         if len(self.seen) >= self.after:
-            hold = _HOLD.get()
-            hold.room.stuck.append(self)
-            trio.from_thread.run_sync(hold.release)
+            step_aside().stuck.append(self)
             self.let_go.wait(30)
 
 
@@ -202,7 +207,7 @@ class Room:
     async def line_up(self, prompt: str, **options: Any) -> Cell:
         """The same, and it has its place in line (the loop starts tasks in any order)."""
         cell = self.send(prompt, **options)
-        while cell.turn_id not in [turn_id for turn_id, _ in self.conversation._line]:
+        while cell.turn_id not in [run.turn.turn_id for _, run in self.conversation._line]:
             await anyio.sleep(0)
         return cell
 

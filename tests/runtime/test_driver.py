@@ -62,6 +62,8 @@ CASES = {
                                             remembered=False),
     "says the terminal message twice": Case(0.0, Rung.INTERRUPT, warm=True,
                                             manners=Manners(says=2)),
+    "says the terminal message twice, and only then acks": Case(
+        0.5, Rung.INTERRUPT, warm=True, manners=Manners(ack=0.5, says=2)),
     "says it again after the next turn began": Case(0.0, Rung.INTERRUPT, warm=True,
                                                     manners=Manners(repeats_later=True)),
     "withdraws the prompt": Case(0.0, Rung.INTERRUPT, warm=True, steps=(Rest(),), opens=False,
@@ -86,7 +88,8 @@ CASES = {
                    steps=("one two three ", Freeze())),
     "leaves slowly": Case(6.9, Rung.SIGINT, steps=(TALK, Rest()), text=TALK.text,
                           manners=Manners(ack=None, ends=None, leaving=1.9)),
-    "leaves too slowly": Case(9.0, Rung.KILL, steps=(TALK, Rest()), text=TALK.text,
+    # It ended its turn when it was asked to leave; that it had to be killed came later.
+    "leaves too slowly": Case(9.0, Rung.SIGINT, steps=(TALK, Rest()), text=TALK.text,
                               manners=Manners(ack=None, ends=None, leaving=30.0)),
     "leaves too slowly, acks and ignores SIGINT": Case(
         9.0, Rung.KILL, KILLED, steps=(TALK, Rest()), text=TALK.text, remembered=False,
@@ -128,6 +131,7 @@ async def test_a_stop_of_an_agent_that(room: Room, case: Case) -> None:
     assert result.text == case.text == cell.text
     assert receipt.text_chars == len(case.text)
     assert result.error is None
+    assert [type(event) for event in result.events].count(ev.AgentFinished) <= 1
     assert all(tool.status == "cancelled" for tool in result.tools)
     remembered = room.backend.memory.get(result.session_id, [])
     assert (remembered == [("go on", case.text)]) == (case.remembered and case.opens)

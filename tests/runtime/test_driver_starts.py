@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import anyio
 import pytest
-from jumped import Cell, Pictures, Room, jumped
+from jumped import Cell, Pictures, Room, jumped, step_aside
 
 from turncell import events as ev
 from turncell.backends.base import Hangup, Prompt
@@ -21,6 +24,7 @@ from turncell.backends.scripted_steps import (
 )
 from turncell.errors import SettingError
 from turncell.outcome import Outcome, Reason, Rung
+from turncell.procs import Verdict
 
 DONE = Play("done")
 HALF = Play("half ", Rest(), when="half")
@@ -235,6 +239,42 @@ async def test_an_agent_that_cannot_even_be_let_go(room: Room) -> None:
 
 
 @jumped
+async def test_an_agent_that_is_never_done_being_let_go(room: Room) -> None:
+    room.plays(HALF, DONE)
+    cell = room.send("half")
+    await cell.said("half")
+    room.agent.aclose = anyio.sleep_forever  # type: ignore[method-assign]
+    cell.stop(now=True)
+    assert (await cell.over(within=0.1)).outcome is Outcome.KILLED
+    result = await room.send("next").gone(within=2)
+    assert result.text == "done"
+
+
+@jumped
+async def test_processes_that_cannot_be_looked_at(room: Room) -> None:
+    room.plays(Play("half ", Freeze(), when="half"), DONE)
+    cell = room.send("half")
+    await cell.said("half")
+    clear, go = room.backend.processes.clear, threading.Event()
+
+    def stuck(*args: Any, **options: Any) -> Verdict:
+        step_aside()
+        go.wait(30)
+        return Verdict()
+
+    room.backend.processes.clear = stuck  # type: ignore[method-assign]
+    cell.stop()
+    result = await cell.gone()
+    assert cell.stop_took == pytest.approx(10.5, abs=0.02)
+    assert result.receipt is not None and result.receipt.reaped_after is None
+    assert "nothing left" not in str(result.receipt)
+    assert await room.leave() <= 2.05
+    go.set()
+    room.backend.processes.clear = clear  # type: ignore[method-assign]
+    assert (await room.send("next").gone(within=1)).text == "done"
+
+
+@jumped
 async def test_a_fault_of_ours_ends_the_turn_and_the_agent(room: Room) -> None:
     room.plays(HALF, DONE)
     cell = room.send("half")
@@ -331,6 +371,87 @@ async def test_new_sessions_in_a_row_leave_no_agent_behind(room: Room) -> None:
     assert room.conversation.session_id == results[-1].session_id
     assert [agent.alive for agent in room.backend.connections] == [False, False, False, True]
     assert len(all_processes(room)) == 1
+
+
+@pytest.mark.parametrize("named", [{"new": True}, {"resume": "known"}])
+@jumped
+async def test_a_new_session_taken_out_of_the_line_changes_nothing(
+    room: Room, named: dict[str, object]
+) -> None:
+    room.plays(Play(Say("word " * 10, pace=0.1)))
+    room.backend.memory["known"] = []
+    before = room.conversation.session_id
+    running = await room.line_up("one")
+    waiting = await room.line_up("two", **named)
+    behind = await room.line_up("three")
+    await running.said("word")
+    waiting.stop()
+    await waiting.gone(within=0.1)
+    results = [await cell.gone() for cell in (running, behind)]
+    assert [result.outcome for result in results] == [Outcome.COMPLETED] * 2
+    assert {result.session_id for result in results} == {before}
+    assert room.conversation.session_id == before
+    assert len(room.backend.connections) == 1
+
+
+@pytest.mark.parametrize("laps", range(12))
+@jumped
+async def test_a_new_session_taken_back_as_its_place_comes(room: Room, laps: int) -> None:
+    room.plays(Play(Say("word " * 10, pace=0.1), when="one"), DONE)
+    before = room.conversation.session_id
+    running = await room.line_up("one")
+    waiting = await room.line_up("two", new=True)
+    await anyio.sleep(1.0)
+    for _ in range(laps):
+        await anyio.sleep(0)
+    waiting.stop()
+    result = await waiting.gone(within=0.2)
+    await running.gone(within=0.1)
+    assert result.outcome is not Outcome.FAILED
+    if len(room.backend.connections) == 1:  # it never got as far as an agent
+        assert room.conversation.session_id == before
+    after = await room.send("next").gone(within=1)
+    assert after.session_id == room.conversation.session_id
+    assert len(all_processes(room)) == 1
+
+
+@jumped
+async def test_a_session_asked_for_before_a_turn_that_is_taken_back_is_kept(room: Room) -> None:
+    room.plays(Play(Say("word " * 10, pace=0.1), when="one"), DONE)
+    running = await room.line_up("one")
+    room.conversation.renew()  # as `%agent new` does
+    wanted = room.conversation.session_id
+    waiting = await room.line_up("two")
+    waiting.stop()
+    await waiting.gone(within=0.1)
+    first = await running.gone()
+    assert first.session_id != wanted == room.conversation.session_id
+    assert (await room.send("next").gone(within=1)).session_id == wanted
+    assert len(all_processes(room)) == 1
+
+
+@jumped
+async def test_a_resume_that_fails_does_not_drag_along_those_behind_it(room: Room) -> None:
+    room.plays(DONE)
+    before = await (await ask(room)).over()
+    cells = [await room.line_up("two", resume="no-such-id"), await room.line_up("three")]
+    results = [await cell.gone() for cell in cells]
+    assert [result.outcome for result in results] == [Outcome.FAILED, Outcome.COMPLETED]
+    assert results[1].session_id == before.session_id
+    await next_is_exact(room, agents=1)
+
+
+@jumped
+async def test_a_session_is_ours_or_not_when_its_turn_is_over(room: Room) -> None:
+    room.plays(DONE)
+    room.backend.memory["known"] = []
+    await ask(room)
+    before = room.conversation.session_id
+    for named, after in (("no-such-id", before), ("known", "known")):
+        cell = room.send("go", resume=named)
+        await cell.over()  # not `gone`: who waits may look at once
+        assert room.conversation.session_id == after
+        await cell.gone()
 
 
 @jumped

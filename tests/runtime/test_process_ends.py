@@ -36,7 +36,7 @@ FROZEN = Play("half ", Freeze(), when="freeze")
 def run(code: str) -> tuple[float, str]:
     """Run it in a Python of its own; the seconds since it printed `MARK`, what it printed."""
     process = subprocess.Popen(
-        [sys.executable, "-X", "dev", "-W", "ignore::DeprecationWarning", "-c",
+        [sys.executable, "-W", "always::ResourceWarning", "-c",
          BEGIN + textwrap.dedent(code)],
         env={**os.environ, "PYTHONPATH": SOURCE},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -112,8 +112,8 @@ class ClaudeConnection:
 
     @property
     def pid(self) -> int | None:
-        """The CLI's pid."""
-        return self.process.pid
+        """The CLI's pid; None once it has ended, for it may be another's by then."""
+        return self.process.pid if self.process.is_ready() else None
 
     @property
     def alive(self) -> bool:
@@ -206,7 +206,7 @@ class ClaudeConnection:
             task.cancel()
         with anyio.move_on_after(1.0):
             await self._client.disconnect()
-        await self.process.close()
+        await self.process.release()
 
     async def _listen(self) -> None:
         """Hand on every message until the agent closes its output."""

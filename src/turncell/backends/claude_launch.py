@@ -56,10 +56,11 @@ def agent_environment(base: Mapping[str, str], token: str) -> dict[str, str]:
     return env
 
 
-def find_cli(setting: str | None) -> str:
+def find_cli(setting: str | None, env: Mapping[str, str] | None = None) -> str:
     """The path of the agent binary: the setting, else the one the SDK bundles or finds.
 
-    Raises SettingError when there is none that can be run.
+    `env` is the environment to ask it in: with our token in it, a stop finds a binary
+    that does not answer. Raises SettingError when there is none that can be run.
     """
     if setting is None:
         try:
@@ -72,7 +73,7 @@ def find_cli(setting: str | None) -> str:
     path = shutil.which(os.path.expanduser(setting))
     if path is None:
         raise SettingError(f"The agent binary {setting} cannot be run. {_CORRECT}")
-    said = agent_version(path)
+    said = agent_version(path, env)
     numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", said)
     if numbers is None:
         raise SettingError(
@@ -87,13 +88,14 @@ def find_cli(setting: str | None) -> str:
     return path
 
 
-def agent_version(path: str) -> str:
+def agent_version(path: str, env: Mapping[str, str] | None = None) -> str:
     """What the binary says of its version. Raises SettingError when it does not run."""
     try:
         with tempfile.TemporaryFile() as said:  # a pipe would wait for its children, too
             subprocess.run(
                 [path, "--version"], stdin=subprocess.DEVNULL, stdout=said,
                 stderr=subprocess.DEVNULL, timeout=20, start_new_session=True, check=False,
+                env=env,
             )  # fmt: skip
             said.seek(0)
             words = said.read(1000).decode("utf-8", "replace").split()

@@ -93,7 +93,7 @@ class ClaudeProcess(Transport):
         """Start the process. Raises SettingError when it cannot be started."""
         env = agent_environment({**os.environ, **self._options.env}, self._token)
         home = config_directory(env)
-        cli = await anyio.to_thread.run_sync(find_cli, self._cli, abandon_on_cancel=True)
+        cli = await anyio.to_thread.run_sync(find_cli, self._cli, env, abandon_on_cancel=True)
         await anyio.to_thread.run_sync(check_directory, home, abandon_on_cancel=True)
         builder = SubprocessCLITransport(prompt="", options=self._options)
         builder._cli_path = cli
@@ -174,12 +174,23 @@ class ClaudeProcess(Transport):
                 self._process.send_signal(sig)
 
     async def close(self) -> None:
-        """Let go of the pipes. Never waits for the process."""
+        """Let go of its input and output. Never waits for the process.
+
+        Its stderr is read on: the SDK closes what could not start, and its last
+        words are wanted.
+        """
         process = self._process
-        for stream in (process.stdin, process.stdout, process.stderr) if process else ():
+        for stream in (process.stdin, process.stdout) if process else ():
             if stream is not None:
                 with suppress(OSError, anyio.BrokenResourceError):
                     await stream.aclose()
+
+    async def release(self) -> None:
+        """Let go of all three pipes."""
+        await self.close()
+        if self._process is not None and self._process.stderr is not None:
+            with suppress(OSError, anyio.BrokenResourceError):
+                await self._process.stderr.aclose()
 
     def is_ready(self) -> bool:
         """Whether the process runs."""
