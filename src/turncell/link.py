@@ -6,7 +6,6 @@ fresh), where its events go, and how to be rid of it within a bound.
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from collections.abc import Callable
 
@@ -15,7 +14,7 @@ import anyio
 from turncell import events as ev
 from turncell.backends.base import Backend, Connection, Hangup, Launch, Processes
 from turncell.painter import off_loop
-from turncell.procs import Proc, Verdict
+from turncell.procs import Proc, Verdict, new_token
 from turncell.settings import Settings
 
 __all__ = ["Link"]
@@ -75,7 +74,7 @@ class Link:
         await self._close(POLITE)
         backend = await off_loop(self._load)
         self._processes = backend.processes
-        self.token = secrets.token_hex(12)
+        self.token = new_token()
         gone = self._gone = anyio.Event()
 
         def deliver(event: ev.Event | Hangup) -> None:

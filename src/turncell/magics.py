@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -90,6 +91,9 @@ class AgentMagics(Magics):
         prompt = cell[:-1] if cell.endswith("\n") else cell
         if not prompt.strip():
             raise UsageError("The prompt is empty: nothing was run. Write it below %%agent.")
+        if "turncell.session" in sys.modules:  # else no session was used yet, so none is busy
+            book = self.book()
+            book.check(options.session or book.current)  # before anything is shown
         run = self._run_in_background if options.bg else self._run_and_wait
         run(prompt, options, self.settings().merged("the cell", options.settings))
 

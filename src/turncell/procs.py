@@ -9,6 +9,8 @@ MCP servers (measured with the agent CLI 2.1.332).
 
 from __future__ import annotations
 
+import os
+import secrets
 import signal
 import sys
 import time
@@ -21,8 +23,8 @@ import psutil
 from turncell.outcome import Survivor
 
 __all__ = [
-    "CHILD_MARK", "TOKEN", "Proc", "Verdict", "alive", "clear", "interrupt", "marked",
-    "terminate", "tree",
+    "CHILD_MARK", "TOKEN", "Proc", "Verdict", "alive", "clear", "interrupt", "leftovers",
+    "marked", "new_token", "terminate", "tree",
 ]  # fmt: skip
 
 #: Environment variable that every process of one connection carries.
@@ -53,6 +55,39 @@ class Verdict:
 
     survivors: tuple[Survivor, ...] = ()
     spared: tuple[Survivor, ...] = ()
+
+
+def new_token() -> str:
+    """A token for one connection. It names its owner, so that a leftover is known by
+    the death of the process that started it."""
+    return f"{os.getpid()}-{_stamp(psutil.Process())}-{secrets.token_hex(8)}"
+
+
+def leftovers() -> dict[str, set[Proc]]:
+    """What agents of dead kernels left running here: token -> processes."""
+    found: dict[str, set[Proc]] = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            token = process.environ().get(TOKEN, "")
+            proc = _proc(process)
+            if proc is not None and token and not _owner_lives(token):
+                found.setdefault(token, set()).add(proc)
+    return found
+
+
+def _owner_lives(token: str) -> bool:
+    pid, _, rest = token.partition("-")
+    stamp = rest.partition("-")[0]
+    if not (pid.isdigit() and stamp.isdigit()):
+        return True  # not one of ours: hands off
+    with suppress(psutil.Error):
+        owner = psutil.Process(int(pid))
+        return owner.status() != psutil.STATUS_ZOMBIE and str(_stamp(owner)) == stamp
+    return False
+
+
+def _stamp(process: psutil.Process) -> int:
+    return round(process.create_time() * 100)
 
 
 def tree(pid: int | None) -> set[Proc]:

@@ -19,6 +19,7 @@ from turncell.backends.base import Backend
 from turncell.config import settings_from_environment
 from turncell.conversation import Conversation, Order, new_turn_id
 from turncell.errors import SessionBusy, UsageError
+from turncell.guard import Guard
 from turncell.handle import TurnHandle
 from turncell.outcome import Reason, TurnResult
 from turncell.painter import Drawable
@@ -31,11 +32,11 @@ __all__ = ["Book", "Session", "book"]
 LEAVE = 2.0
 
 
-def load_claude() -> Backend:
+def load_claude(guard: Guard) -> Backend:
     """The default backend; its import is slow, so it happens off the loop."""
     from turncell.backends.claude import ClaudeBackend
 
-    return ClaudeBackend()
+    return ClaudeBackend(guard)
 
 
 class Nothing:
@@ -50,7 +51,8 @@ class Book:
 
     def __init__(self) -> None:
         self.portal = Portal()
-        self.load: Callable[[], Backend] = load_claude
+        self.guard = Guard()
+        self.load: Callable[[], Backend] = lambda: load_claude(self.guard)
         self.current = "main"
         self.max_warm = 3
         self.idle_limit = 1800.0
@@ -80,14 +82,19 @@ class Book:
             name, Conversation(name, lambda: self.load())
         )
 
-    def start(self, name: str, order: Order) -> TurnHandle:
-        """Put a turn in line; returns at once. Raises SessionBusy."""
+    def check(self, name: str) -> Conversation:
+        """The conversation of this name. Raises SessionBusy when it can take no prompt."""
         conversation = self.conversation(name)
         if conversation.unstopped:
             raise SessionBusy(
                 f"The last turn of session {name} could not be stopped and still runs. "
                 "End it with %agent stop --now, or use another session with -s NAME."
             )
+        return conversation
+
+    def start(self, name: str, order: Order) -> TurnHandle:
+        """Put a turn in line; returns at once. Raises SessionBusy."""
+        conversation = self.check(name)
         self._watch_exit()
         portal = self.portal
         turn_id = new_turn_id()
@@ -126,6 +133,7 @@ class Book:
             return
         self.portal.call(self._leave, seconds, seconds=seconds + 3.0)
         self.portal.close()
+        self.guard.close()
         atexit.unregister(self.close)
         self._waits_for_exit = False
 

@@ -15,9 +15,8 @@ import psutil
 import pytest
 from agents import GENEROUS, Agents, heard, said, stopped, text_of, wait_until
 
-from turncell import Outcome, Reason, Session, Turn, TurnResult
+from turncell import Outcome, Reason, Session, Turn, TurnResult, procs
 from turncell import events as ev
-from turncell import procs
 from turncell.modelserver import (
     Cut,
     HttpError,

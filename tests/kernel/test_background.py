@@ -6,8 +6,8 @@ import json
 import signal
 
 import pytest
-from conftest import AgentKernel
 from driver import VIEW, Cell
+from places import AgentKernel
 
 from turncell.modelserver import Reply, Scenario, Script, Words
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import SCRIPT, AgentKernel
 from driver import Cell
+from places import SCRIPT, AgentKernel
 
 from turncell.modelserver import Cut, HttpError, Pause, Reply, Scenario, Script
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 
 import pytest
-from conftest import AgentKernel
+from places import AgentKernel
 
 pytestmark = [pytest.mark.kernel, pytest.mark.cli]
 

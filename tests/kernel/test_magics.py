@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import AgentKernel
 from driver import VIEW, Cell
+from places import AgentKernel
 
 from turncell.modelserver import Pause, Reply, Scenario, Script, Thinking, ToolUse, Words
 from turncell.outcome import RECORD_TYPE

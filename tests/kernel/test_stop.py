@@ -7,8 +7,8 @@ import re
 import signal
 
 import pytest
-from conftest import AgentKernel
 from driver import VIEW, Cell
+from places import AgentKernel
 
 from turncell.modelserver import HttpError, Reply, Scenario, Script, Silence, ToolUse
 
@@ -249,6 +249,7 @@ def test_a_polite_strategy_never_kills(agent_kernel: AgentKernel) -> None:
     assert "still runs" in cell.error
     refused = kernel.run("%%agent\nmore")
     assert refused.error.startswith("SessionBusy: ")
+    assert len(refused.outputs) == 1  # the error itself, and no dead button
     assert kernel.run("%agent stop --now").text.startswith("Stopping 1 turn(s)")
     kernel.wait_for(lambda: not agent.is_running(), 10, "the end of the agent")
     kernel.wait_for(lambda: kernel.run("%%agent -o r\nmore").status == "ok", 10, "another turn")

@@ -7,9 +7,9 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from conftest import AgentKernel
+from places import AgentKernel
 
-from turncell.modelserver import Reply, Scenario, Script, ToolUse
+from turncell.modelserver import Recall, Reply, Scenario, Script, ToolUse
 
 pytestmark = [pytest.mark.kernel, pytest.mark.cli]
 
@@ -96,3 +96,60 @@ def test_a_killed_kernel_leaves_no_agent(new_kernel: NewKernel) -> None:
     os.kill(kernel.pid, signal.SIGKILL)
     kernel.place.wait_gone(seconds=8)
     kernel.server.wait_for(lambda request: request.outcome == "client_disconnected")
+
+
+#: A tool with a child, a child in a session of its own, and a double-forked grandchild.
+TREE = """
+import os, subprocess, time
+subprocess.Popen(["tail", "-f", "/dev/null"])
+subprocess.Popen(["tail", "-f", "/dev/null"], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp("tail", ["tail", "-f", "/dev/null"])
+    os._exit(0)
+time.sleep(600)
+"""
+
+
+def end_with_a_group_kill(kernel: AgentKernel) -> None:
+    os.killpg(os.getpgid(kernel.pid), signal.SIGKILL)
+
+
+def end_with_a_kill(kernel: AgentKernel) -> None:
+    os.kill(kernel.pid, signal.SIGKILL)
+
+
+def end_with_a_sigterm(kernel: AgentKernel) -> None:
+    os.kill(kernel.pid, signal.SIGTERM)
+
+
+def end_with_an_exit(kernel: AgentKernel) -> None:
+    kernel.start("import os; os._exit(0)")
+
+
+@pytest.mark.parametrize(
+    "end", [end_with_a_group_kill, end_with_a_kill, end_with_a_sigterm, end_with_an_exit]
+)
+def test_the_guard_ends_what_a_dead_kernel_left(
+    new_kernel: NewKernel, end: Callable[[AgentKernel], None]
+) -> None:
+    kernel = new_kernel()
+    (kernel.place.cwd / "tree.py").write_text(TREE)
+    use = ToolUse("Bash", {"command": "python3 tree.py", "description": "x"})
+    kernel.server.script = Script(
+        Scenario("tree", when="go", replies=[Reply(use)]),
+        Scenario("rest", replies=[Reply(Recall())]),
+    )
+    kernel.run("%%agent --bg --tools Bash\ngo")
+    kernel.wait_for(lambda: len(kernel.place.named("tail")) == 3, 30, "the tree")
+    session = kernel.value("get_ipython().run_line_magic('agent', 'sessions')[0]['id']")
+    calls = len(kernel.server.requests)
+    end(kernel)
+    kernel.place.wait_gone(seconds=5)
+    assert len(kernel.server.requests) == calls
+    with AgentKernel(kernel.place) as after:
+        assert after.run(f"%agent resume {session}").status == "ok"
+        cell = after.run("%%agent --out r\nand on", 60)
+        assert cell.status == "ok", cell.error
+        assert "go" in str(kernel.server.requests[-1].history)

@@ -17,7 +17,7 @@ from turncell.backends import scripted_steps
 from turncell.backends.base import Ack, Backend, Connection, Hangup, Launch, Processes, Prompt
 from turncell.backends.scripted import ScriptedBackend
 from turncell.errors import AgentStartError
-from turncell.session import book, load_claude
+from turncell.session import book
 from turncell.settings import Settings
 from turncell.testing import Ask, Finish, Manners, Play, Rest, Say, Spawn, Step, Tell
 
@@ -181,11 +181,12 @@ def test_the_door_has_every_step_and_loads_no_web_server() -> None:
 
 
 def test_the_real_agent_is_back_afterwards() -> None:
+    real = book().load
     with testing.scripted(Play("one")) as outer:
         assert Session("door").start("x").result(10).text == "one"
         with testing.scripted(Play("two")) as inner:
             assert Session("door").start("x").result(10).text == "two"
         assert Session("door").start("x").result(10).text == "one"
-    assert book().load is load_claude
+    assert book().load is real
     assert (outer.prompts, inner.prompts) == (["x", "x"], ["x"])
     assert not book().portal.running

@@ -30,6 +30,7 @@ from turncell.backends.claude_launch import options_for
 from turncell.backends.claude_process import ClaudeProcess
 from turncell.backends.claude_wire import Wire
 from turncell.errors import AgentStartError
+from turncell.guard import Guard
 
 __all__ = ["ClaudeBackend", "ClaudeConnection"]
 
@@ -43,9 +44,12 @@ _STOPPED = "The user stopped this turn."
 
 
 class ClaudeBackend:
-    """Starts Claude agents."""
+    """Starts Claude agents, each watched by `guard` should this process be killed."""
 
     processes: Processes = procs
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
 
     async def connect(self, launch: Launch, deliver: Deliver) -> ClaudeConnection:
         """Start an agent, resumed or afresh as the launch says.
@@ -71,6 +75,7 @@ class ClaudeBackend:
             return other
 
     async def _start(self, launch: Launch, deliver: Deliver) -> ClaudeConnection:
+        self._guard.watch(launch.token)
         connection = ClaudeConnection(launch, deliver)
         try:
             with anyio.fail_after(_START_LIMIT):

@@ -1,0 +1,182 @@
+"""The main job in JupyterLab: run a cell, watch it, stop it while it runs, go on, come back."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+
+import pytest
+from browser.lab import Tab
+from driver import VIEW
+from playwright.sync_api import expect
+
+from turncell.modelserver import Reply, Scenario, Script, ToolUse, Words
+
+pytestmark = [pytest.mark.browser, pytest.mark.kernel, pytest.mark.cli]
+
+LOAD = "%load_ext turncell"
+STOPPING = re.compile(r"Stopping \d+ s \(Force\)")
+STORY = Script(
+    Scenario("story", when="story", replies=[
+        Reply("# The lighthouse\n\nEvery evening the *keeper* climbed the stairs.\n\n",
+              Words(400, pace=0.05, word="step {i}, ")),
+    ]),
+    Scenario("rest", replies=[Reply("We stopped on the stairs, and **go on** from there.")]),
+)  # fmt: skip
+
+
+def begin(tab: Tab, *sources: str) -> Tab:
+    """A notebook with these cells after the one that loads the extension, which was run."""
+    tab.lab.write(tab.path.name, LOAD, *sources)
+    tab.open()
+    tab.finish(0)
+    return tab
+
+
+def test_the_main_job(tab: Tab) -> None:
+    tab.lab.place.server.script = STORY
+    begin(tab, "%%agent -o r\nTell me a story.", "%%agent -o next\nGo on.", "print(r.text)")
+    tab.run(1)
+    expect(tab.button(1)).to_have_text("Stop")
+    tab.shot("1-starting")
+    expect(tab.output(1)).to_contain_text("step 9,")
+    expect(tab.prompt(1)).to_have_text("[*]:")
+    tab.shot("2-streaming")
+    tab.button(1).click()
+    tab.ended(1)
+    answers = [prompt for label, prompt in tab.seen() if STOPPING.fullmatch(label)]
+    assert "[*]:" in answers  # the answer was there while the cell still ran
+    expect(tab.button(1)).to_have_count(0)
+    expect(tab.output(1)).to_contain_text("step 9,")
+    expect(tab.output(1)).to_contain_text("stopped by you")
+    expect(tab.output(1)).to_contain_text("TurnStopped")
+    tab.shot("4-stopped")
+    tab.finish(2)
+    expect(tab.output(2)).to_contain_text("go on from there")
+    assert "step 9," in json.dumps(tab.lab.place.server.requests[-1].history)
+    tab.finish(3)
+    expect(tab.output(3)).to_contain_text("step 9,")
+    tab.shot("5-resumed")
+    reopened(tab)
+
+
+def reopened(tab: Tab) -> None:
+    """Save, and come back without a kernel: the partial text is there, and no dead widget."""
+    notebook = tab.save()
+    assert VIEW not in json.dumps(notebook)
+    tab.lab.stop_kernels()
+    notebook.metadata.kernelspec.name = "gone"
+    tab.path.write_text(json.dumps(notebook))
+    tab.open(kernel=False)
+    expect(tab.output(1).locator("h1")).to_have_text("The lighthouse")
+    expect(tab.output(1)).to_contain_text("step 9,")
+    expect(tab.output(1)).to_contain_text("stopped by you")
+    expect(tab.page.locator(".jp-OutputArea button, .jupyter-widgets")).to_have_count(0)
+    tab.shot("6-reopened")
+
+
+def test_a_stop_that_takes_its_time(tab: Tab) -> None:
+    begin(tab, "%%agent -o r\ncount", "1 + 1")
+    tab.run(1)
+    expect(tab.output(1)).to_contain_text("w3 ")
+    (agent,) = tab.lab.place.named("claude")
+    agent.send_signal(signal.SIGSTOP)
+    tab.button(1).click()
+    expect(tab.button(1)).to_have_text(STOPPING, timeout=2000)
+    expect(tab.output(1)).to_contain_text("stopping: interrupt")
+    expect(tab.prompt(1)).to_have_text("[*]:")
+    tab.shot("3-stopping")
+    agent.send_signal(signal.SIGCONT)
+    tab.ended(1)
+    expect(tab.output(1)).to_contain_text("agent kept warm")
+    tab.finish(2)
+    expect(tab.output(2)).to_contain_text("2")
+
+
+def test_the_kernel_interrupt_of_the_page(tab: Tab) -> None:
+    begin(tab, "%%agent -o r\ncount", "%%agent\nand on")
+    tab.run(1)
+    expect(tab.output(1)).to_contain_text("w3 ")
+    tab.page.keyboard.press("Escape")
+    tab.page.keyboard.press("i")
+    tab.page.keyboard.press("i")
+    tab.ended(1)
+    expect(tab.output(1)).to_contain_text("stopped by a kernel interrupt")
+    expect(tab.output(1)).to_contain_text("TurnStopped")
+    expect(tab.output(1)).to_contain_text("w3 ")
+    tab.finish(2)
+    expect(tab.output(2)).to_contain_text("echo: and on")
+
+
+def test_a_background_turn(tab: Tab) -> None:
+    tab.lab.place.server.script = Script(
+        Scenario("forty", when="count", replies=[Reply(Words(60, pace=0.05))]),
+        Scenario("rest", replies=[Reply("short")]),
+    )
+    begin(tab, "%%agent --bg -o r\ncount", "print('meanwhile')", "%agent wait", "r.outcome")
+    tab.finish(1)
+    expect(tab.output(1)).to_contain_text("w3 ")
+    tab.finish(2)
+    expect(tab.output(2)).to_have_text("meanwhile")
+    expect(tab.button(1)).to_be_visible()
+    tab.shot("7-background")
+    tab.finish(3)
+    expect(tab.output(1)).to_contain_text("w59")
+    expect(tab.output(1)).to_contain_text("completed")
+    expect(tab.button(1)).to_have_count(0)
+    tab.shot("8-background-over")
+    tab.finish(4)
+    assert VIEW not in json.dumps(tab.save())
+
+
+def test_a_background_turn_is_stopped_by_its_button(tab: Tab) -> None:
+    begin(tab, "%%agent --bg -o r\ncount", "import time\nfor i in range(60): time.sleep(0.1)")
+    tab.finish(1)
+    expect(tab.output(1)).to_contain_text("w3 ")
+    tab.run(2)
+    expect(tab.prompt(2)).to_have_text("[*]:")
+    tab.button(1).click()
+    expect(tab.output(1)).to_contain_text("stopped by you")
+    expect(tab.prompt(2)).to_have_text("[*]:")  # while the other cell still runs
+
+
+def test_a_reload_in_mid_turn(tab: Tab) -> None:
+    """The page forgets the running cell; the kernel does not forget the turn."""
+    tab.lab.place.server.script = Script(Scenario("s", replies=[Reply(Words(100, pace=0.05))]))
+    begin(tab, "%%agent -o r\ncount", "%agent last", "str(r.outcome), len(r.text.split())")
+    tab.run(1)
+    expect(tab.output(1)).to_contain_text("w9 ")
+    tab.save()
+    tab.page.reload(wait_until="domcontentloaded")
+    tab.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
+    expect(tab.output(1)).to_contain_text("w9")  # what was saved
+    tab.shot("9-reloaded")
+    tab.idle()  # the turn went on to its end
+    tab.finish(2)
+    expect(tab.output(2)).to_contain_text("w99")
+    tab.finish(3)
+    expect(tab.output(3)).to_contain_text("('completed', 100)")
+    tab.shot("10-last-after-reload")
+
+
+def test_it_is_readable_in_the_dark_and_when_narrow(tab: Tab) -> None:
+    use = ToolUse("Bash", {"command": "ls -l /usr; tail -f /dev/null", "description": "x"})
+    tab.lab.place.server.script = Script(Scenario("t", replies=[Reply("I look first. ", use)]))
+    begin(tab, "%%agent --tools Bash\nWhat is in this folder?", "%%agent --frobnicate\nhi")
+    tab.page.set_viewport_size({"width": 520, "height": 900})
+    tab.run(1)
+    expect(tab.output(1)).to_contain_text("Bash ls -l")
+    expect(tab.button(1)).to_be_in_viewport(ratio=1)
+    tab.shot("11-narrow-light")
+    tab.page.evaluate("() => document.body.dataset.jpThemeLight")
+    tab.page.get_by_role("menuitem", name="Settings").click()
+    tab.page.get_by_text("Theme", exact=True).first.hover()
+    tab.page.get_by_text("JupyterLab Dark", exact=True).click()
+    expect(tab.page.locator("body[data-jp-theme-light=false]")).to_have_count(1)
+    tab.page.set_viewport_size({"width": 1100, "height": 900})
+    tab.shot("12-dark-streaming")
+    tab.button(1).click()
+    tab.ended(1)
+    tab.finish(2)
+    tab.shot("13-dark-stopped")
