@@ -170,8 +170,8 @@ class Tab:
 
     def idle(self) -> None:
         """Wait until the page says that the kernel is idle."""
-        status = self.page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]")
-        status.first.wait_for(timeout=60_000)
+        # The circle beside the kernel's name is "idle" before there is a kernel at all.
+        self.page.get_by_text(" | Idle").first.wait_for(timeout=60_000)
 
     def cell(self, index: int) -> Locator:
         return self.page.locator(".jp-Notebook .jp-CodeCell").nth(index)

@@ -176,6 +176,17 @@ def test_a_flood_of_queued_cells_keeps_its_order(kernel: Kernel) -> None:
     assert len(hits(kernel)) == 1
 
 
+def test_run_all_halts_when_the_stopped_cell_raises(kernel: Kernel) -> None:
+    cell = kernel.start("wait()\nraise LookupError('stopped')")
+    stop = on_screen(kernel)
+    queued = [kernel.start(f"order.append({number})") for number in range(5)]
+    kernel.listen(0.1)
+    kernel.click(stop)
+    assert kernel.wait(cell).error == "LookupError: stopped"
+    assert {kernel.wait(one).status for one in queued} == {"aborted"}
+    assert kernel.value("(order, len(hits))") == [[], 1]
+
+
 def test_nothing_is_left_installed(kernel: Kernel) -> None:
     kernel.run("before = snapshot()")
     cell = kernel.start("wait()\ninside = shell.kernel.shell_stream._recv_callback")
