@@ -115,6 +115,13 @@ class Attendance:
         return faults
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The cheapest first, so that what is plainly wrong is said soon."""
+    folders = ("modelserver", "contract", "runtime", "cli", "kernel", "notebooks", "browser")
+    rank = {name: place for place, name in enumerate(folders, 1)}
+    items.sort(key=lambda item: rank.get(item.path.parent.name, 0))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("CI"):
         config.pluginmanager.register(Attendance(config))

@@ -67,7 +67,6 @@ class TurnRun:
         self._mail = anyio.Event()
         self._painter = Painter(view, self.record.look)
         self._starting = anyio.CancelScope()
-        self._told: tuple[str, str | None] = ("", None)
         self._released = False
         self._tasks: TaskGroup
 
@@ -142,24 +141,13 @@ class TurnRun:
             self._keep(stimulus.event)
         for order in orders:
             _ORDERS[order](self)
-        self._tell_stop()
+        moved = self.record.stop_moved()
+        if moved is not None:
+            self._keep(moved)
 
     def _keep(self, event: ev.Event) -> None:
         self.record.keep(event)
         self._on_event(event)
-
-    def _tell_stop(self) -> None:
-        ladder = self.turn.ladder
-        told = (ladder.state.value, ladder.rung and ladder.rung.value)
-        if ladder.engaged and told != self._told and ladder.rung is not None:
-            self._told = told
-            now = self._clock()
-            left = max(0.0, ladder.rung_ends() - now)
-            self._keep(
-                ev.StopProgress(
-                    turn_id=self.turn.turn_id, at=now, rung=ladder.rung.value, seconds_left=left
-                )
-            )
 
     # The orders. Each is done by a task that answers with a stimulus.
 
@@ -250,16 +238,7 @@ class TurnRun:
         if self._released:  # an unstopped turn was let go before it ended
             return
         self._released = True
-        turn = self.turn
-        self._keep(
-            ev.TurnEnded(
-                turn_id=turn.turn_id,
-                at=self._clock(),
-                outcome=str(turn.outcome),
-                reason=turn.reason and str(turn.reason),
-                error=turn.error,
-            )
-        )
+        self._keep(self.record.end())
         self._on_over(self.record.result())
 
     def _phase(self) -> str:

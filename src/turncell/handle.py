@@ -183,8 +183,8 @@ def _stopped_line(result: TurnResult) -> str:
         return f"stopped, but these processes could not be ended: {pids}. End them yourself."
     if result.outcome is Outcome.COMPLETED:
         return "the stop came as the agent finished: the answer is whole. Go on in the next cell."
-    kept = "stopped; the partial text is kept" if result.text else "stopped before it said anything"
-    return f"{kept}. Go on in the next cell, it resumes the conversation."
+    kept = "the partial text is kept" if result.text else "stopped before it said anything"
+    return f"{kept}; the next cell resumes the conversation."
 
 
 def _failed_line(result: TurnResult) -> str:

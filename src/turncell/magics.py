@@ -113,7 +113,10 @@ class AgentMagics(Magics):
 
     def _run_and_wait(self, prompt: str, options: CellOptions, settings: Settings) -> None:
         presses = _Presses()
-        with kernel_interrupts(), ClickTap(self.shell, lambda _: presses.press("user")) as tap:
+        with (
+            kernel_interrupts(self.shell),
+            ClickTap(self.shell, lambda _: presses.press("user")) as tap,
+        ):
             view = self._view(presses, options)
             if view.comm_id is not None:
                 tap.watch(view.comm_id)
@@ -173,7 +176,7 @@ class AgentMagics(Magics):
             can_ask=can_ask(self.shell),
             quiet=options.quiet,
             background=options.bg,
-            hint=routes.describe(),
+            hint=None if routes.interrupt else routes.describe(),
         )
 
     # What the rest of the house asks for.

@@ -7,10 +7,10 @@ are started on it, and on Linux they are told to die with it: it must outlive th
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Awaitable, Callable
-from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -66,30 +66,32 @@ class Portal:
             with suppress(RuntimeError):  # it was closed in this moment
                 loop.call_soon_threadsafe(call, *args)
 
-    def call(self, work: Callable[..., Awaitable[Any]], *args: Any, seconds: float) -> None:
-        """Run a coroutine function on the loop and wait for it, at most `seconds`.
+    def finish(self, *works: Callable[[], Coroutine[Any, Any, Any]], seconds: float) -> None:
+        """Run coroutine functions on the loop, all at once, and wait for them.
 
-        Nothing where the loop does not run, or is closed meanwhile. Raises RuntimeGone
-        when it takes longer.
+        Nothing where the loop does not run, or is closed meanwhile. One that fails is
+        logged and leaves the others alone. Raises RuntimeGone after `seconds`.
         """
         if self._thread == threading.get_ident():
             raise RuntimeGone("turncell's own thread cannot wait for itself")
-        portal = self._portal
-        if portal is None:
+        loop, futures = self._loop, []
+        if loop is None:
             return
-        try:
-            future = portal.start_task_soon(work, *args)
-        except RuntimeError:
-            return  # it was closed in this moment
-        try:
-            future.result(seconds)
-        except CancelledError:
-            return
-        except FutureTimeout:  # Python 3.10 has two TimeoutErrors
+        for work in works:
+            coroutine = work()
+            try:
+                futures.append(asyncio.run_coroutine_threadsafe(coroutine, loop))
+            except RuntimeError:  # it was closed in this moment
+                coroutine.close()
+        done, late = wait(futures, seconds)
+        for future in done:
+            if not future.cancelled() and (error := future.exception()) is not None:
+                logging.getLogger("turncell").error("an agent was not closed", exc_info=error)
+        if late:
             raise RuntimeGone(
                 f"The runtime did not answer in {seconds:.0f} s. Restart the kernel; the "
                 "conversation stays resumable."
-            ) from None
+            )
 
     def close(self) -> None:
         """End the thread. What still runs on the loop is cancelled."""

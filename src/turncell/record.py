@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from turncell import events as ev
+from turncell.ladder import StopState
 from turncell.link import Link
 from turncell.outcome import Outcome, TurnResult
 from turncell.settings import Settings
@@ -36,6 +37,7 @@ class Record:
         self._events: list[ev.Event] = []
         self._began = clock()
         self._ended: float | None = None
+        self._told = StopState.IDLE
 
     @property
     def used_tools(self) -> bool:
@@ -46,6 +48,31 @@ class Record:
         """Take in an event of this turn."""
         self._transcript.fold(event)
         self._events.append(event)
+
+    def stop_moved(self) -> ev.StopProgress | None:
+        """The event of a stop that began or went on to another state since the last call."""
+        ladder = self._turn.ladder
+        if not ladder.engaged or ladder.rung is None or ladder.state is self._told:
+            return None
+        self._told = ladder.state
+        now = self._clock()
+        return ev.StopProgress(
+            turn_id=self._turn.turn_id,
+            at=now,
+            rung=str(ladder.rung),
+            seconds_left=max(0.0, ladder.rung_ends() - now),
+        )
+
+    def end(self) -> ev.TurnEnded:
+        """The last event of the turn."""
+        turn = self._turn
+        return ev.TurnEnded(
+            turn_id=turn.turn_id,
+            at=self._clock(),
+            outcome=str(turn.outcome),
+            reason=turn.reason and str(turn.reason),
+            error=turn.error,
+        )
 
     def look(self) -> Snapshot:
         """The picture as it is now."""

@@ -11,6 +11,7 @@ import atexit
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -131,16 +132,13 @@ class Book:
         """Stop what runs, close every agent and the runtime thread; about `seconds` in all."""
         if self._pid != os.getpid() or not self.portal.running:
             return
-        self.portal.call(self._leave, seconds, seconds=seconds + 3.0)
+        known = tuple(self._conversations.values())
+        leaving = [partial(conversation.leave, seconds) for conversation in known]
+        self.portal.finish(*leaving, seconds=seconds + 3.0)
         self.portal.close()
         self.guard.close()
         atexit.unregister(self.close)
         self._waits_for_exit = False
-
-    async def _leave(self, seconds: float) -> None:
-        async with anyio.create_task_group() as group:
-            for conversation in tuple(self._conversations.values()):
-                group.start_soon(conversation.leave, seconds)
 
     def _watch_exit(self) -> None:
         if not self._waits_for_exit:
@@ -241,9 +239,8 @@ class Session:
 
     def close(self) -> None:
         """End the agent process politely; the conversation stays resumable."""
-        portal = self._book.portal
-        if portal.running:
-            portal.call(self._conversation.leave, LEAVE, seconds=LEAVE + 3.0)
+        leave = partial(self._conversation.leave, LEAVE)
+        self._book.portal.finish(leave, seconds=LEAVE + 3.0)
 
     def __enter__(self) -> Session:
         return self

@@ -1,4 +1,8 @@
-"""One server and one browser for all tests of this directory."""
+"""One server and one browser for all tests of this directory.
+
+They go with it: Playwright keeps an event loop running in the main thread, where other
+tests want loops of their own.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,13 @@ from places import SCRIPT, Place
 from playwright.sync_api import BrowserContext
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab(new_place: Callable[[], Place]) -> Iterator[Lab]:
     with Lab(new_place()).running() as running:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     with browser(tmp_path_factory.mktemp("profile")) as context:
         yield context

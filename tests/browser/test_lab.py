@@ -66,7 +66,8 @@ def reopened(tab: Tab) -> None:
     notebook = tab.save()
     assert VIEW not in json.dumps(notebook)
     tab.lab.stop_kernels()
-    notebook.metadata.kernelspec.name = "gone"
+    gone = {"name": "gone", "display_name": "gone", "language": "gone"}
+    notebook.metadata = {"kernelspec": gone, "language_info": {"name": "gone"}}
     tab.path.write_text(json.dumps(notebook))
     tab.open(kernel=False)
     expect(tab.output(1).locator("h1")).to_have_text("The lighthouse")
@@ -168,8 +169,8 @@ def test_it_is_readable_in_the_dark_and_when_narrow(tab: Tab) -> None:
     tab.run(1)
     expect(tab.output(1)).to_contain_text("Bash ls -l")
     expect(tab.button(1)).to_be_in_viewport(ratio=1)
+    assert tab.output(1).evaluate("area => area.scrollWidth <= area.clientWidth")
     tab.shot("11-narrow-light")
-    tab.page.evaluate("() => document.body.dataset.jpThemeLight")
     tab.page.get_by_role("menuitem", name="Settings").click()
     tab.page.get_by_text("Theme", exact=True).first.hover()
     tab.page.get_by_text("JupyterLab Dark", exact=True).click()

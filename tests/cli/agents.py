@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import secrets
 import time
+from asyncio.base_subprocess import BaseSubprocessTransport
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -88,7 +90,7 @@ def running_agents(home: Path) -> Iterator[Agents]:
     with ModelServer(Script(), home=home) as server:
         for name in [n for n in os.environ if n.startswith("TURNCELL_")]:
             patch.delenv(name)
-        for name, value in {**server.env(), _MARK: mark, "CLAUDE_CODE_MAX_RETRIES": "2"}.items():
+        for name, value in {**server.env(), _MARK: mark, "CLAUDE_CODE_MAX_RETRIES": "1"}.items():
             patch.setenv(name, value)
         agents = Agents(server, home, mark)
         try:
@@ -96,6 +98,9 @@ def running_agents(home: Path) -> Iterator[Agents]:
         finally:
             book().close()
             patch.undo()
+            gc.collect()
+            left = [o for o in gc.get_objects() if isinstance(o, BaseSubprocessTransport)]
+            assert [transport for transport in left if not transport._closed] == []
             wait_until(lambda: agents.processes() == [])
 
 
@@ -104,6 +109,14 @@ def wait_until(true: Callable[[], Any], seconds: float = GENEROUS) -> None:
     while not true():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
+
+
+def gone(pid: int) -> bool:
+    """Whether a process is dead; whether the system has buried it is no matter here."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def text_of(turn: Turn) -> str:

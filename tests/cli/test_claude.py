@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from agents import GENEROUS, Agents, heard, said, stopped, wait_until
+from agents import GENEROUS, Agents, gone, heard, said, stopped, wait_until
 
 from turncell import Outcome, Reason, Session, TurnFailed, TurnResult
 from turncell import events as ev
@@ -211,7 +211,7 @@ def test_changed_options_reopen_the_same_session(agents: Agents) -> None:
     first = run(session, "before", model="model-a")
     pid = pid_of(session)
     second = run(session, "after", model="model-b")
-    assert pid_of(session) != pid and not psutil.pid_exists(pid)
+    assert pid_of(session) != pid and gone(pid)
     assert second.session_id == first.session_id
     assert [agents.calls(p)[0].model for p in ("before", "after")] == ["model-a", "model-b"]
     assert "echo: before" in agents.history("after")
@@ -222,7 +222,7 @@ def test_changed_options_reopen_the_same_session(agents: Agents) -> None:
     assert stopped(hanging).receipt.connection == "warm" and pid_of(session) == pid  # type: ignore[union-attr]
     assert third.outcome is Outcome.COMPLETED
     session.close()
-    assert not psutil.pid_exists(pid)
+    assert gone(pid)
 
 
 # Sessions.

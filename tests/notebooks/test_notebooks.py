@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbconvert import HTMLExporter, MarkdownExporter
+from nbconvert import HTMLExporter, MarkdownExporter, PythonExporter
 from places import Place
 
 from turncell.cli import main
@@ -78,6 +78,9 @@ def test_the_executed_notebook_reads_well_anywhere(demonstrated: tuple[Path, str
         assert "step 10," in page
         assert "stopped by you" in page
         assert "(Force)" not in page
+    script, _ = PythonExporter().from_notebook_node(notebook)
+    compile(script, NOTEBOOK, "exec")
+    assert "run_cell_magic('agent', '--out story" in script
 
 
 def test_the_committed_notebook_has_no_outputs() -> None:

@@ -17,7 +17,7 @@ import trio
 
 from turncell import Outcome, Reason, Session, Turn, TurnFailed, TurnStopped
 from turncell import events as ev
-from turncell.errors import SessionBusy, UsageError
+from turncell.errors import RuntimeGone, SessionBusy, UsageError
 from turncell.outcome import Rung
 from turncell.session import book
 from turncell.testing import (
@@ -212,6 +212,42 @@ def test_a_stop_returns_at_once_even_while_the_loop_is_blocked(session: Session)
     assert time.monotonic() - began < 1.0 and not turn.done()
     go.set()
     assert turn.result(GENEROUS, raise_error=False).outcome is Outcome.INTERRUPTED
+
+
+def test_a_blocked_loop_does_not_hold_up_those_who_leave(session: Session) -> None:
+    said(session.start("half"))
+    blocked, go = threading.Event(), threading.Event()
+
+    def block() -> None:
+        blocked.set()
+        go.wait(GENEROUS)
+
+    book().portal.soon(block)
+    assert blocked.wait(GENEROUS)
+    began = time.monotonic()
+    with pytest.raises(RuntimeGone):
+        book().close(0.1)
+    assert time.monotonic() - began < 5.0
+    go.set()
+    book().close()
+    assert session.start("next").result(GENEROUS).text == "echo: next"
+
+
+def test_an_agent_that_cannot_be_closed_keeps_no_other_from_it(
+    agent: ScriptedBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    sessions = [Session(f"closing-{n}") for n in range(3)]
+    for each in sessions:
+        each.start("hi").result(GENEROUS)
+
+    async def aclose() -> None:
+        raise RuntimeError("the adapter is broken")
+
+    agent.connections[0].aclose = aclose  # type: ignore[method-assign]
+    book().close()
+    assert runtime_threads() == []
+    assert [connection.alive for connection in agent.connections] == [False] * 3
+    assert "the adapter is broken" in caplog.text
 
 
 # Loops.

@@ -7,27 +7,26 @@ them takes 1 to 3 s, so the runtime does it in a worker thread on first use.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 from claude_agent_sdk import (
     ClaudeAgentOptions,
     ClaudeSDKClient,
-    HookMatcher,
-    PermissionResultDeny,
     ProcessError,
     ResultError,
 )
 from claude_agent_sdk._errors import MessageParseError
 
-from turncell import events as ev
 from turncell import procs
 from turncell.backends.base import Ack, Deliver, Hangup, Launch, Processes, Prompt
 from turncell.backends.claude_launch import options_for
 from turncell.backends.claude_process import ClaudeProcess
+from turncell.backends.claude_tools import ToolRules
 from turncell.backends.claude_wire import Wire
 from turncell.errors import AgentStartError
 from turncell.guard import Guard
@@ -40,7 +39,6 @@ _LAST_WORDS = 0.3
 # A start that takes longer than this is given up (seconds); slow disks and big
 # MCP set-ups were reported to take 80 s. A stop does not wait for it.
 _START_LIMIT = 180.0
-_STOPPED = "The user stopped this turn."
 
 
 class ClaudeBackend:
@@ -81,13 +79,13 @@ class ClaudeBackend:
             with anyio.fail_after(_START_LIMIT):
                 await connection.open()
         except TimeoutError:
-            connection.process.kill_now()
+            connection.process.let_go()
             raise AgentStartError(
                 f"The agent was not ready after {_START_LIMIT:.0f} s, so it was closed. Run the "
                 "cell again, or see %agent doctor."
             ) from None
         except BaseException:
-            connection.process.kill_now()
+            connection.process.let_go()
             raise
         return connection
 
@@ -99,8 +97,7 @@ class ClaudeConnection:
         self.history_missing = False
         self._deliver = deliver
         self._wire = Wire(cost_so_far=None if launch.opened else 0.0)
-        self._refused: set[str] = set()
-        self._turn_id = ""
+        self._rules = ToolRules(self._wire, deliver)
         self._hung_up = False
         self._tasks: list[asyncio.Task[Any]] = []
         self._listening: asyncio.Task[None] | None = None
@@ -108,10 +105,11 @@ class ClaudeConnection:
         # Tools that need a permission are asked about over the control channel.
         spoken = replace(options, permission_prompt_tool_name="stdio")
         self.process = ClaudeProcess(spoken, launch.token, launch.settings.cli)
-        hooks: Any = {"PreToolUse": [HookMatcher(hooks=[self._before_tool])]}
         # Flags go to the process; the client itself needs only what it answers.
         listening = ClaudeAgentOptions(
-            can_use_tool=self._may_use, hooks=hooks, verbatim_prompts=options.verbatim_prompts
+            can_use_tool=self._rules.may_use,
+            hooks=self._rules.hooks(),
+            verbatim_prompts=options.verbatim_prompts,
         )
         self._client = ClaudeSDKClient(listening, transport=self.process)
 
@@ -171,7 +169,7 @@ class ClaudeConnection:
 
     async def send(self, prompt: Prompt) -> None:
         """Write the prompt, named by its uuid."""
-        self._turn_id = prompt.turn_id
+        self._rules.turn_id = prompt.turn_id
         self._wire.sent(prompt.turn_id)
 
         async def one() -> AsyncIterator[dict[str, Any]]:
@@ -196,8 +194,7 @@ class ClaudeConnection:
 
     def refuse(self, turn_id: str) -> None:
         """Deny every further tool of this turn."""
-        self._refused.add(turn_id)
-        self._wire.stopping(turn_id)
+        self._rules.refuse(turn_id)
 
     def hang_up(self) -> None:
         """Close the agent's stdin in the background."""
@@ -223,7 +220,10 @@ class ClaudeConnection:
                 return
             except MessageParseError:
                 continue  # one message of an unknown shape; the stream itself goes on
-            except Exception:  # noqa: BLE001 - the SDK raises what ended the process
+            except Exception as error:  # noqa: BLE001 - the SDK raises what ended the process
+                if not _is_sdk_error(error):  # a fault of ours: nobody would read any more
+                    logging.getLogger("turncell").exception("the agent could not be understood")
+                    procs.terminate(self.pid)
                 return  # `_watch` says so, with the exit code
 
     async def _watch(self) -> None:
@@ -233,40 +233,6 @@ class ClaudeConnection:
         self._hung_up = True
         ended, said = f"the agent process ended ({self.process.ending})", self.process.last_words
         self._deliver(Hangup(f"{ended}: {said}" if said else ended))
-
-    # What the agent asks us.
-
-    async def _before_tool(self, data: Any, tool_id: str | None, _: Any) -> Any:
-        if self._turn_id not in self._refused:
-            return {}
-        decision = {"permissionDecision": "deny", "permissionDecisionReason": _STOPPED}
-        return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}
-
-    async def _may_use(self, name: str, given: dict[str, Any], ctx: Any) -> PermissionResultDeny:
-        tool_id = str(ctx.tool_use_id or "")
-        answer: Literal["denied", "cancelled"]
-        if self._turn_id in self._refused:
-            answer, note = "cancelled", ""
-        else:
-            answer, note = "denied", _how_to_allow(name)
-        self._wire.denied(tool_id)
-        now, turn_id = time.monotonic(), self._turn_id
-        self._deliver(
-            ev.QuestionAsked(turn_id=turn_id, at=now, question_id=tool_id, tool=name, input=given)
-        )
-        self._deliver(
-            ev.QuestionSettled(turn_id=turn_id, at=now, question_id=tool_id, answer=answer)
-        )
-        if note:
-            self._deliver(ev.Notice(turn_id=turn_id, at=now, text=note, level="warning"))
-        return PermissionResultDeny(message=note or _STOPPED)
-
-
-def _how_to_allow(name: str) -> str:
-    return (
-        f"{name} was denied: nobody can be asked here yet. To allow it, run the cell with "
-        f"--tools {name} or with --permission-mode acceptEdits or bypassPermissions."
-    )
 
 
 def _is_sdk_error(error: Exception) -> bool:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -42,6 +41,8 @@ from turncell.errors import SettingError
 
 __all__ = ["ClaudeProcess"]
 
+# How long (seconds) the system may take to hand over the exit code of a dead process.
+_REAPED = 0.3
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -167,12 +168,6 @@ class ClaudeProcess(Transport):
         assert self._process is not None
         return await self._process.wait()
 
-    def kill_now(self, sig: signal.Signals = signal.SIGTERM) -> None:
-        """Signal the process itself, without waiting."""
-        if self._process is not None and self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(sig)
-
     async def close(self) -> None:
         """Let go of its input and output. Never waits for the process.
 
@@ -186,11 +181,20 @@ class ClaudeProcess(Transport):
                     await stream.aclose()
 
     async def release(self) -> None:
-        """Let go of all three pipes."""
-        await self.close()
-        if self._process is not None and self._process.stderr is not None:
-            with suppress(OSError, anyio.BrokenResourceError):
-                await self._process.stderr.aclose()
+        """Let go of a process that has ended, or was given up; bounded."""
+        if self._process is not None:
+            with anyio.move_on_after(_REAPED):
+                await self._process.wait()
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Kill the process if it runs, and close its pipes at once."""
+        # Only asyncio's transport can close them whatever was not read or written, and
+        # whoever else holds them; left open, it complains when the loop is long gone.
+        inner = getattr(self._process, "_process", None)
+        transport = getattr(inner, "_transport", None)
+        if transport is not None:
+            transport.close()
 
     def is_ready(self) -> bool:
         """Whether the process runs."""
