@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "kernel"))
 
@@ -25,7 +27,7 @@ from turncell.modelserver import cli_env  # noqa: E402
 
 __all__ = [
     "RAW_CONNECT", "RAW_TURN", "Bench", "Cell", "Message", "Report", "TimedKernel", "bench",
-    "load", "shows",
+    "load", "rest", "shows", "used",
 ]  # fmt: skip
 
 #: A notebook user's own client: no display, no Stop, no receipt.
@@ -200,6 +202,18 @@ class Report:
         """0 when every target was met; says the load once more."""
         print(f"# load now {load()}; {len(self.missed)} missed", flush=True)
         return 1 if self.missed else 0
+
+
+def rest(limit: float = 20.0) -> None:
+    """Until the machine has room, at most so long: what ran before us, or beside us, counts too."""
+    end = time.monotonic() + limit
+    while psutil.cpu_percent(0.5) > 25 and time.monotonic() < end:
+        pass
+
+
+def used(kernel: Kernel) -> float:
+    """CPU seconds that the kernel process has used: hardly touched by what runs beside it."""
+    return float(sum(psutil.Process(kernel.pid).cpu_times()[:2]))
 
 
 def load() -> str:

@@ -6,7 +6,7 @@ import argparse
 import statistics
 import sys
 
-from common import RAW_CONNECT, RAW_TURN, Report, TimedKernel, bench, shows
+from common import RAW_CONNECT, RAW_TURN, Report, TimedKernel, bench, rest, shows
 
 DELTAS = 20_000
 TEXT = "".join(f"w{i} " for i in range(DELTAS))
@@ -31,6 +31,7 @@ def main(pairs: int, stops: int) -> int:
         them.timed(RAW_CONNECT + RAW_TURN.format(prompt="ping"))
         lost = 0
         for _ in range(pairs):
+            rest()
             cell, seconds = us.timed(OURS)
             ours.append(seconds)
             after.append(us.timed("1 + 1")[1])

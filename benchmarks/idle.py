@@ -5,22 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 
-import psutil
-from common import Report, TimedKernel, bench
+from common import Report, TimedKernel, bench, used
 
 
 def main(seconds: float) -> int:
     report = Report("idle cost")
     with bench() as place:
         kernel = place.kernel()
-        before = used(kernel, seconds)
+        before = busy(kernel, seconds)
         kernel.timed("%load_ext turncell")
-        loaded = used(kernel, seconds)
+        loaded = busy(kernel, seconds)
         kernel.timed("%%agent\nping")
-        warm = used(kernel, seconds)
+        warm = busy(kernel, seconds)
         cell = kernel.start("%%agent\nsilent")
         kernel.listen(2)
-        waiting = used(kernel, seconds)
+        waiting = busy(kernel, seconds)
         kernel.clicked("Stop")
         kernel.wait(cell)
     report.row("a kernel without turncell", before, None, "% of a core")
@@ -30,12 +29,11 @@ def main(seconds: float) -> int:
     return report.code
 
 
-def used(kernel: TimedKernel, seconds: float) -> float:
+def busy(kernel: TimedKernel, seconds: float) -> float:
     """Per cent of a core that the kernel process uses, over so many seconds."""
-    process = psutil.Process(kernel.pid)
-    begin = sum(process.cpu_times()[:2])
+    before = used(kernel)
     kernel.listen(seconds)
-    return 100 * (sum(process.cpu_times()[:2]) - begin) / seconds
+    return 100 * (used(kernel) - before) / seconds
 
 
 if __name__ == "__main__":

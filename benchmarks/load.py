@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from common import Report, bench
+from common import Report, bench, rest
 
 HEAVY = (
     "claude_agent_sdk", "mcp", "rich", "anyio", "numpy", "ipywidgets", "markdown_it", "pydantic",
@@ -24,6 +24,7 @@ def main(kernels: int) -> int:
     new_threads: set[str] = set()
     with bench() as place:
         for _ in range(kernels):
+            rest()
             with place.one_kernel() as kernel:
                 kernel.timed(f"{THREADS}\n{NOTE}")
                 cell, seconds = kernel.timed("%load_ext turncell")

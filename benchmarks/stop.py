@@ -7,7 +7,7 @@ import random
 import sys
 from collections.abc import Callable
 
-from common import Report, TimedKernel, bench, shows
+from common import Report, TimedKernel, bench, rest, shows
 
 OURS = "%%agent\nstream"
 
@@ -40,6 +40,7 @@ def many(
     seen: list[float] = []
     over: list[float] = []
     for _ in range(stops):
+        rest(2)
         cell = kernel.start(OURS)
         kernel.seen(cell, lambda m: shows(m, "w9 "))
         kernel.listen(moments.uniform(0.05, 0.5))

@@ -6,7 +6,7 @@ import argparse
 import statistics
 import sys
 
-from common import RAW_CONNECT, RAW_TURN, Report, bench
+from common import RAW_CONNECT, RAW_TURN, Report, bench, rest
 
 RAW = RAW_TURN.format(prompt="ping")
 OURS = "%%agent\nping"
@@ -22,6 +22,7 @@ def main(pairs: int) -> int:
         us.timed(OURS)
         them.timed(RAW)
         for _ in range(pairs):
+            rest(2)
             cell, seconds = us.timed(OURS)
             assert "pong" in cell.text, cell.text
             ours.append(seconds)

@@ -50,7 +50,7 @@ def processes(place: Place) -> Callable[..., list[psutil.Process]]:
     return place.processes
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _shared_kernels(new_place: Callable[[], Place]) -> Iterator[list[AgentKernel]]:
     kernels: list[AgentKernel] = []
     yield kernels
@@ -60,7 +60,7 @@ def _shared_kernels(new_place: Callable[[], Place]) -> Iterator[list[AgentKernel
 
 @pytest.fixture
 def agent_kernel(new_place: Callable[[], Place], _shared_kernels: list[AgentKernel]) -> AgentKernel:
-    """A kernel that tests share; one that a test left in disorder is replaced."""
+    """A kernel that the tests of a file share; one left in disorder is replaced."""
     kernels = _shared_kernels
     if kernels:
         with suppress(TimeoutError, RuntimeError):

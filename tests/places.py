@@ -110,4 +110,7 @@ class AgentKernel(Kernel):
         self.server.reset()
         if len(self.agents) > 1:
             self.run(CLOSE_OTHERS)
+        for _ in range(20):  # join what no test has joined
+            if self.run("%agent wait").text == "Nothing to wait for.":
+                break
         return self.run("%agent stop --all").text == "Nothing is running."

@@ -42,10 +42,12 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, default=0, metavar="N", help="default: a free one")
     serve.add_argument("--script", type=Path, metavar="FILE", help="a YAML script to play")
     serve.set_defaults(run=_serve_model)
-    for later in ("stop", "clean"):
-        unready = commands.add_parser(later, help="not there yet")
-        unready.add_argument("rest", nargs="*")
-        unready.set_defaults(run=_not_yet, name=later)
+    clean = commands.add_parser("clean", help="find processes that dead kernels left behind")
+    clean.add_argument("--yes", action="store_true", help="end them")
+    clean.set_defaults(run=_clean)
+    stop = commands.add_parser("stop", help="not there yet")
+    stop.add_argument("session", nargs="?")
+    stop.set_defaults(run=_not_yet)
     return parser
 
 
@@ -83,8 +85,25 @@ def _serve_model(options: argparse.Namespace) -> int:
     return 0
 
 
-def _not_yet(options: argparse.Namespace) -> int:
-    raise TurncellError(f"turncell {options.name} is not there yet. In a notebook: %agent stop.")
+def _clean(options: argparse.Namespace) -> int:
+    from turncell.procs import clear, leftovers
+
+    found = leftovers()
+    if not found:
+        sys.stdout.write("Nothing of dead kernels is running.\n")
+        return 0
+    left = 0
+    for token, processes in found.items():
+        for proc in sorted(processes, key=lambda proc: proc.pid):
+            sys.stdout.write(f"{proc.pid}  {proc.command}\n")
+        left += len(clear(token, processes).survivors) if options.yes else len(processes)
+    done = "All of them were ended." if options.yes and not left else ""
+    sys.stdout.write((done or f"{left} still running. End them with turncell clean --yes.") + "\n")
+    return 1 if options.yes and left else 0
+
+
+def _not_yet(_: argparse.Namespace) -> int:
+    raise TurncellError("turncell stop is not there yet. In a notebook: %agent stop.")
 
 
 if __name__ == "__main__":

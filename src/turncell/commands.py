@@ -7,8 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from turncell.errors import SessionBusy, UsageError
-from turncell.hold import ClickTap, hold, stop_routes
+from turncell.hold import stop_routes
 from turncell.options import LATER_FORMS, LINE_FORMS, LINE_HELP, SESSION_ID, parse_words
+from turncell.waiting import join
 
 if TYPE_CHECKING:
     from turncell.magics import AgentMagics
@@ -82,6 +83,7 @@ class Commands:
                 f"recent: {result.session} · {result.outcome} · {result.duration:.1f} s"
                 f" · {len(result.text):,} characters"
             )
+        lines += [f"known session: {row['name']} {row['id']}" for row in self._sessions()]
         lines.append(f"stop: {stop_routes(self._magics.shell).describe()}")
         sources = self._magics.settings().sources
         files = "the agent's default" if sources is None else ", ".join(sources) or "none"
@@ -95,12 +97,15 @@ class Commands:
         elif "--all" not in flags:
             current = [t for t in turns if t.session == self._book.current]
             turns = (current or turns)[:1]
+        left = self._book.end_left_running() if "--all" in flags and name is None else 0
+        told = f"Ended {left} background process(es) of earlier turns." if left else ""
         if not turns:
-            return self._magics.say("Nothing is running.")
+            return self._magics.say(told or "Nothing is running.")
         for turn in turns:
             turn.stop("user", now="--now" in flags)
         names = ", ".join(dict.fromkeys(t.session for t in turns))
-        return self._magics.say(f"Stopping {len(turns)} turn(s) of {names}. %agent wait joins.")
+        line = f"Stopping {len(turns)} turn(s) of {names}. %agent wait joins."
+        return self._magics.say(f"{line} {told}".strip())
 
     def _sessions(self) -> Rows:
         rows = Rows()
@@ -129,8 +134,7 @@ class Commands:
     def _new(self, name: str | None = None) -> None:
         name = name or self._book.current
         known = self._book.conversation(name)
-        if known.turns:
-            known.renew()
+        known.renew()
         self._book.current = name
         self._magics.say(f"Session {name} starts afresh as {known.session_id}.")
 
@@ -155,14 +159,14 @@ class Commands:
         return self._magics.say(f"Session {known.name} goes on as {which} with the next prompt.")
 
     def _wait(self, name: str | None = None) -> None:
-        mine = [t for t in self._book.turns if name in (None, t.session)]
         if name is not None:
             self._known(name)
-        if not mine:
+        waiting = [t for t in self._book.turns if t.background and not t.joined]
+        turn = next((t for t in waiting if name in (None, t.session)), None)
+        if turn is None:
             return self._magics.say("Nothing to wait for.")
-        turn = next((t for t in mine if not t.done()), mine[-1])
-        with ClickTap(self._magics.shell, lambda _: None) as tap:
-            hold(turn, lambda: turn.stop("kernel_interrupt"), pump=tap.pump)
+        join(self._magics.shell, turn)
+        turn.joined = True
         turn.result()
         return None
 

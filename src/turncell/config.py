@@ -10,13 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from turncell.errors import UsageError
+from turncell.names import names
 from turncell.settings import Settings
 
 __all__ = ["ENVIRONMENT", "settings_from_environment"]
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 #: Environment variable -> (setting, how to read it).
@@ -27,8 +24,8 @@ ENVIRONMENT: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TURNCELL_MAX_TURNS": ("max_turns", int),
     "TURNCELL_MAX_BUDGET": ("max_budget", float),
     "TURNCELL_CWD": ("cwd", str),
-    "TURNCELL_TOOLS": ("tools", _names),
-    "TURNCELL_SETTINGS": ("sources", _names),
+    "TURNCELL_TOOLS": ("tools", names),
+    "TURNCELL_SETTINGS": ("sources", names),
     "TURNCELL_CLI": ("cli", str),
     "TURNCELL_TIMEOUT": ("timeout", float),
     "TURNCELL_ACK": ("ack", float),

@@ -128,7 +128,7 @@ class Conversation:
     def _over(self, result: TurnResult, run: TurnRun, order: Order, handle: TurnHandle) -> None:
         if run is self._begun:
             self._adopt(run.link, order)
-        self.turns += 1
+        self.turns += not handle.done()  # an unstopped turn is reported again when it ends
         self.last_used = time.time()
         self.left = str(result.outcome)
         try:
@@ -155,19 +155,22 @@ class Conversation:
     def stop(self, turn_id: str | None, reason: Reason, force: bool) -> None:
         """Stop one turn, or the one that runs; nothing where there is none."""
         for _, run in self._line:
-            if turn_id in (None, run.turn.turn_id):
+            over = run.turn.state is TurnState.ENDED  # only its cleaning up goes on
+            if not over and turn_id in (None, run.turn.turn_id):
                 run.put(st.StopAsked(reason, force))
                 return
 
     async def leave(self, seconds: float) -> None:
         """Stop every turn and close the agent, in about `seconds` in all."""
         self._used()
-        for _, run in tuple(self._line):
+        leaving = tuple(self._line)
+        for _, run in leaving:
             run.put(st.Hurry(run.turn.ladder.policy.hurried(seconds)))
         with anyio.move_on_after(seconds):
-            while self._line:
+            while any(entry in self._line for entry in leaving):
                 await anyio.sleep(0.01)
-        await self.link.close(seconds / 4)
+        if len(self._line) <= len(leaving):  # else a turn that came meanwhile needs the agent
+            await self.link.close(seconds / 4)
 
     async def close_if_idle(self, seconds: float) -> None:
         """Close the warm agent when the session stays unused for `seconds`."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from importlib import metadata
 
 from turncell.errors import TurncellError
+from turncell.procs import leftovers
 
 __all__ = ["credentials_source", "examine"]
 
@@ -35,6 +36,7 @@ def examine(cli: str | None = None) -> list[tuple[str, str]]:
     rows.append(("credentials", credentials_source(os.environ)))
     if base := os.environ.get("ANTHROPIC_BASE_URL"):
         rows.append(("model server", base))
+    rows.append(("leftovers", _leftovers()))
     rows.append(("settings directory", _config_dir_state(os.environ)))
     return rows
 
@@ -54,6 +56,14 @@ def _agent_rows(cli: str | None) -> list[tuple[str, str]]:
         return [("agent", f"{agent_version(path)} at {path}")]
     except TurncellError as error:
         return [("agent", str(error))]
+
+
+def _leftovers() -> str:
+    found = [proc for procs_left in leftovers().values() for proc in procs_left]
+    if not found:
+        return "nothing of dead kernels is running"
+    pids = ", ".join(str(proc.pid) for proc in found)
+    return f"{len(found)} process(es) of dead kernels: {pids}. End them with turncell clean --yes"
 
 
 def credentials_source(environ: Mapping[str, str]) -> str:

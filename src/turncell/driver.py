@@ -26,7 +26,7 @@ from turncell.backends.base import Hangup, Prompt
 from turncell.errors import TurncellError
 from turncell.ladder import Act
 from turncell.link import Link
-from turncell.outcome import TurnResult
+from turncell.outcome import Outcome, TurnResult
 from turncell.painter import Drawable, Painter
 from turncell.record import Record
 from turncell.settings import Settings
@@ -67,7 +67,7 @@ class TurnRun:
         self._mail = anyio.Event()
         self._painter = Painter(view, self.record.look)
         self._starting = anyio.CancelScope()
-        self._released = False
+        self._released: Outcome | None = None
         self._tasks: TaskGroup
 
     # The inbox.
@@ -94,8 +94,11 @@ class TurnRun:
             await self._run()
         except Exception as error:  # noqa: BLE001 - our own fault ends as an outcome, not as a hang
             logging.getLogger("turncell").exception("a turn failed inside turncell")
-            self.turn.fail(f"turncell itself failed: {error!r}. Please report this.")
+            self.turn.fail(f"turncell itself failed: {_cause(error)!r}. Please report this.")
+            if self.link.receive == self.hear:
+                self.link.receive = None
             await self.link.close()
+            await self._painter.draw_last()
         finally:
             # Also when the loop ends under it: nobody may be left waiting.
             if self.turn.outcome is None:
@@ -235,15 +238,22 @@ class TurnRun:
         self._over()
 
     def _over(self) -> None:
-        if self._released:  # an unstopped turn was let go before it ended
+        if self._released is self.turn.outcome:
             return
-        self._released = True
+        # Twice for an unstopped turn: when its cell was let go, and when it did end.
+        self._released = self.turn.outcome
         self._keep(self.record.end())
         self._on_over(self.record.result())
 
     def _phase(self) -> str:
         ladder = self.turn.ladder
         return self.turn.phase + (ladder.state.value if ladder.engaged else "")
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What went wrong, out of the groups that task groups put it in."""
+    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return _cause(next(iter(inner))) if len(inner) == 1 else error
 
 
 _ORDERS: dict[Act | Order, Callable[[TurnRun], Any]] = {

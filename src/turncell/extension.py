@@ -20,8 +20,14 @@ def load(shell: Any) -> None:
 def unload(shell: Any) -> None:
     """Stop what runs, end the agents and the runtime thread, take the magics back."""
     session = sys.modules.get("turncell.session")
-    if session is not None:  # without it no turn was ever run
-        session.book().close()
+    try:
+        if session is not None:  # without it no turn was ever run
+            session.book().close()
+    finally:
+        _take_back(shell)
+
+
+def _take_back(shell: Any) -> None:
     manager = shell.magics_manager
     for kind in ("line", "cell"):
         bound = manager.magics[kind].get("agent")

@@ -39,6 +39,8 @@ class TurnHandle:
         self.session = session
         self.bound = bound  # the longest a stop of this turn can take, in seconds
         self._stopper = stopper
+        self.background = False  # a cell of its own does not wait for it
+        self.joined = False
         self._over = threading.Event()
         self._left = False
         self._result: TurnResult | None = None

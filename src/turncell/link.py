@@ -6,6 +6,7 @@ fresh), where its events go, and how to be rid of it within a bound.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable
 
@@ -38,11 +39,9 @@ class Link:
         self.connection: Connection | None = None
         self.receive: Callable[[ev.Event | Hangup], None] | None = None
         self.token = ""
-        self.strays: list[ev.Event] = []
         self.tree: set[Proc] = set()
         self.left_running: set[Proc] = set()
-        self.last_used = 0.0
-        self._key: Settings | None = None
+        self._key: tuple[Settings, int] | None = None
         self._processes: Processes | None = None
         self._lock: anyio.Lock | None = None
         self._gone: anyio.Event | None = None  # set when the process has ended
@@ -58,7 +57,7 @@ class Link:
     def warm(self, settings: Settings) -> bool:
         """Whether the connection there is can serve this turn."""
         alive = self.connection is not None and self.connection.alive
-        return alive and self._key == settings.launch_key()
+        return alive and self._key == _launch_key(settings)
 
     async def ready(self, settings: Settings) -> str | None:
         """Make an agent ready that has this conversation; raises SettingError.
@@ -84,7 +83,7 @@ class Link:
         exact = self.typed_id and not self.reached
         launch = Launch(settings, self.session_id, self.opened, exact, self.token)
         self.connection = await backend.connect(launch, deliver)
-        self._key = settings.launch_key()
+        self._key = _launch_key(settings)
         self.reached = True
         if self.connection.history_missing:
             self.opened = False
@@ -100,11 +99,8 @@ class Link:
                 self._gone.set()
         elif isinstance(event, ev.SessionOpened):
             self.opened = True
-        if self.receive is not None:
+        if self.receive is not None:  # else nobody's: what an agent does between turns
             self.receive(event)
-        elif isinstance(event, ev.Event):
-            self.strays.append(event)
-            del self.strays[:-100]
 
     @property
     def tried(self) -> bool:
@@ -126,6 +122,22 @@ class Link:
             return processes.alive(self.left_running | processes.marked(token, tools_only=True))
 
         self.left_running = await off_loop(look)
+
+    async def end_left_running(self) -> int:
+        """End what finished turns left running; returns how many there were."""
+        processes, left = self._processes, self.left_running
+        if processes is None or not left:
+            return 0
+        alive = processes.alive
+
+        def work() -> int:
+            count = len(alive(left))
+            family = set().union(*(processes.tree(proc.pid) for proc in alive(left)))
+            processes.clear("", family)
+            return count
+
+        self.left_running = set()
+        return await off_loop(work)
 
     async def hang_up(self) -> None:
         """First half of TERMINATE: look at the tree, close the agent's input, SIGTERM."""
@@ -199,3 +211,11 @@ class Link:
                 await self._gone.wait()
             return True
         return False
+
+
+def _launch_key(settings: Settings) -> tuple[Settings, int]:
+    """What a running agent was started with: settings, and the variables it reads.
+    A key that was set after a failure must reach the next turn."""
+    ours = ("ANTHROPIC_", "CLAUDE_", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+    variables = sorted(item for item in os.environ.items() if item[0].startswith(ours))
+    return settings.launch_key(), hash(tuple(variables))

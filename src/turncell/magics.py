@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
 from traitlets import Float, Int, Unicode
 
-from turncell.errors import RuntimeGone, UsageError
-from turncell.hold import ClickTap, can_ask, hold, kernel_interrupts, stop_routes
+from turncell.errors import UsageError
+from turncell.hold import ClickTap, can_ask, kernel_interrupts, stop_routes
+from turncell.names import names
 from turncell.options import CELL_HELP, LINE_HELP, CellOptions, parse_cell
+from turncell.waiting import Presses, await_end
 
 if TYPE_CHECKING:
     from turncell.handle import TurnHandle
@@ -25,33 +27,6 @@ __all__ = ["AgentMagics"]
 
 #: Traits of `%config AgentMagics` that are settings under another name.
 _RENAMED = {"ack_timeout": "ack", "grace_timeout": "grace", "settings_files": "sources"}
-
-
-class _Presses:
-    """Stop presses on their way to a turn that may not have begun yet."""
-
-    def __init__(self) -> None:
-        self._handle: TurnHandle | None = None
-        self._early: list[str] = []
-        self.since: float | None = None
-
-    def press(self, reason: str) -> None:
-        """From any thread: stop the turn, now or as soon as there is one."""
-        self.since = self.since or time.monotonic()
-        if self._handle is None:
-            self._early.append(reason)
-        else:
-            self._handle.stop(reason)
-
-    def attach(self, handle: TurnHandle) -> None:
-        self._handle = handle
-        for reason in self._early[:1]:
-            handle.stop(reason)
-
-    def hopeless(self) -> bool:
-        """Whether a stop took longer than it ever may, so that the runtime must be broken."""
-        bound = self._handle.bound if self._handle is not None else 0.0
-        return self.since is not None and time.monotonic() > self.since + bound + 5.0
 
 
 def _seconds(means: str) -> Any:
@@ -112,30 +87,49 @@ class AgentMagics(Magics):
     # A turn.
 
     def _run_and_wait(self, prompt: str, options: CellOptions, settings: Settings) -> None:
-        presses = _Presses()
+        presses = Presses()
         with (
             kernel_interrupts(self.shell),
             ClickTap(self.shell, lambda _: presses.press("user")) as tap,
         ):
-            view = self._view(presses, options)
-            if view.comm_id is not None:
-                tap.watch(view.comm_id)
-            view.open()
-            handle = self._start(prompt, options, settings, view)
-            presses.attach(handle)
-            hold(handle, lambda: presses.press("kernel_interrupt"), pump=tap.pump,
-                 give_up=presses.hopeless)  # fmt: skip
-        self._settle(handle, options)
+            handle = self._begin(prompt, options, settings, presses, tap)
+            await_end(handle, presses, tap)
+        handle.result(raise_error=options.raise_error)
 
     def _run_in_background(self, prompt: str, options: CellOptions, settings: Settings) -> None:
-        presses, stack = _Presses(), ExitStack()
-        tap = stack.enter_context(ClickTap(self.shell, lambda _: presses.press("user")))
+        presses = Presses()
+        with kernel_interrupts(self.shell), ExitStack() as stack:
+            tap = stack.enter_context(ClickTap(self.shell, lambda _: presses.press("user")))
+            leaving, over = ExitStack(), Event()
+
+            def leave() -> None:
+                over.set()
+                leaving.close()
+
+            handle = self._begin(prompt, options, settings, presses, tap, leave)
+            handle.background = True
+            # All went well: the tap stays as long as the turn, which may be over already.
+            leaving.push(stack.pop_all())
+            if over.is_set():
+                leaving.close()
+
+    def _begin(
+        self,
+        prompt: str,
+        options: CellOptions,
+        settings: Settings,
+        presses: Presses,
+        tap: ClickTap,
+        on_over: Callable[[], None] = lambda: None,
+    ) -> TurnHandle:
+        """Make the button, tap it, show it, and only then start the turn."""
         view = self._view(presses, options)
         if view.comm_id is not None:
             tap.watch(view.comm_id)
         view.open()
-        handle = self._start(prompt, options, settings, view, on_over=stack.close)
+        handle = self._start(prompt, options, settings, view, on_over)
         presses.attach(handle)
+        return handle
 
     def _start(
         self,
@@ -143,7 +137,7 @@ class AgentMagics(Magics):
         options: CellOptions,
         settings: Settings,
         view: Any,
-        on_over: Callable[[], None] = lambda: None,
+        on_over: Callable[[], None],
     ) -> TurnHandle:
         from turncell.conversation import Order
 
@@ -158,15 +152,7 @@ class AgentMagics(Magics):
         order = Order(prompt, settings, view, options.new, options.resume, over)
         return book.start(options.session or book.current, order)
 
-    def _settle(self, handle: TurnHandle, options: CellOptions) -> None:
-        if not handle.done():
-            raise RuntimeGone(
-                "The stop took longer than it may: turncell's runtime does not answer. "
-                "Restart the kernel; the conversation stays resumable."
-            )
-        handle.result(raise_error=options.raise_error)
-
-    def _view(self, presses: _Presses, options: CellOptions) -> Any:
+    def _view(self, presses: Presses, options: CellOptions) -> Any:
         from turncell import views
 
         routes = stop_routes(self.shell)
@@ -199,7 +185,7 @@ class AgentMagics(Magics):
             if value in (None, "") or name in ("max_warm", "idle_limit"):
                 continue
             key = _RENAMED.get(name, name)
-            values[key] = tuple(value.split(",")) if key in ("tools", "sources") else value
+            values[key] = names(value) if key in ("tools", "sources") else value
         return settings_from_environment().merged("%config AgentMagics", values)
 
     def say(self, text: str) -> None:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from turncell.errors import UsageError
+from turncell.names import SESSION_NAME, names
 
 __all__ = [
-    "CELL_HELP", "LINE_HELP", "SESSION_ID", "SESSION_NAME",
+    "CELL_HELP", "LINE_HELP", "SESSION_ID",
     "CellOptions", "parse_cell", "parse_words", "words_of",
 ]  # fmt: skip
 
 #: What a session may be called: words that are easy to type again.
-SESSION_NAME = re.compile(r"[\w.-]{1,80}")
 #: What an agent's session id looks like.
 SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -189,7 +189,7 @@ def parse_cell(line: str) -> CellOptions:
                              "Run the cell without it.")  # fmt: skip
         if option.setting is not None:
             value = values.pop(name)
-            settings[option.setting] = _list(value) if option.takes == "A,B" else value
+            settings[option.setting] = names(value) if option.takes == "A,B" else value
     values["raise_error"] = not values.pop("no_raise_error", False)
     _check(values)
     return CellOptions(settings, **values)
@@ -211,10 +211,6 @@ def _check(values: dict[str, Any]) -> None:
             f"%%agent: {name!r} is no session name. Nothing was run; use letters, digits, dot, "
             "dash or underscore."
         )
-
-
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def parse_words(line: str) -> tuple[str, list[str], set[str]]:

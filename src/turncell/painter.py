@@ -26,7 +26,7 @@ PACE = 0.05
 #: Seconds between two pictures while nothing changes but the time.
 HEARTBEAT = 1.0
 #: How long (seconds) the last picture may take before the turn ends without it.
-LAST_PICTURE = 3.0
+LAST_PICTURE = 2.0
 
 
 class Drawable(Protocol):
@@ -97,6 +97,12 @@ class Painter:
             await self._draw()
         finally:
             self.done.set()
+
+    async def draw_last(self) -> None:
+        """Draw the last picture after all, when the turn failed and took `run` along."""
+        self._broken = False
+        with anyio.move_on_after(LAST_PICTURE):
+            await self._draw()
 
     async def _draw(self) -> None:
         if self._broken:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -48,9 +48,22 @@ class Portal:
                 self._open, self._portal = stack, portal
             return self._portal
 
-    def spawn(self, work: Callable[..., Awaitable[Any]], *args: Any) -> Future[Any]:
-        """Start a coroutine function on the loop; returns at once."""
-        return self.start().start_task_soon(work, *args)
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, Any]], *args: Any) -> Future[Any]:
+        """Start a coroutine function on the loop; returns at once, however busy the loop is.
+
+        What it raises is logged. Raises RuntimeGone when the loop is closed meanwhile.
+        """
+        self.start()
+        loop, coroutine = self._loop, work(*args)
+        try:
+            if loop is None:
+                raise RuntimeError("closed in this moment")
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError as error:
+            coroutine.close()
+            raise RuntimeGone("turncell was closed while a turn began. Run it again.") from error
+        future.add_done_callback(_log_failure)
+        return future
 
     def soon(self, call: Callable[..., Any], *args: Any) -> None:
         """Call something on the loop as soon as it is free; at once on the loop itself.
@@ -63,8 +76,12 @@ class Portal:
         if self._thread == threading.get_ident():
             call(*args)
         else:
-            with suppress(RuntimeError):  # it was closed in this moment
-                loop.call_soon_threadsafe(call, *args)
+            # As a task, like `spawn`: a stop may not overtake the turn that it is for.
+            task = _as_task(call, *args)
+            try:
+                asyncio.run_coroutine_threadsafe(task, loop).add_done_callback(_log_failure)
+            except RuntimeError:  # it was closed in this moment
+                task.close()
 
     def finish(self, *works: Callable[[], Coroutine[Any, Any, Any]], seconds: float) -> None:
         """Run coroutine functions on the loop, all at once, and wait for them.
@@ -85,8 +102,7 @@ class Portal:
                 coroutine.close()
         done, late = wait(futures, seconds)
         for future in done:
-            if not future.cancelled() and (error := future.exception()) is not None:
-                logging.getLogger("turncell").error("an agent was not closed", exc_info=error)
+            _log_failure(future)
         if late:
             raise RuntimeGone(
                 f"The runtime did not answer in {seconds:.0f} s. Restart the kernel; the "
@@ -101,6 +117,15 @@ class Portal:
         if stack is not None and portal is not None:
             portal.start_task_soon(portal.stop, True)
             stack.close()
+
+
+async def _as_task(call: Callable[..., Any], *args: Any) -> None:
+    call(*args)
+
+
+def _log_failure(future: Future[Any]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        logging.getLogger("turncell").error("the runtime failed", exc_info=error)
 
 
 async def _here() -> tuple[asyncio.AbstractEventLoop, int]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from turncell import events as ev
 from turncell.ladder import StopState
 from turncell.link import Link
-from turncell.outcome import Outcome, TurnResult
+from turncell.outcome import Outcome, StopReceipt, TurnResult
 from turncell.settings import Settings
 from turncell.transcript import Snapshot, StopView, Transcript
 from turncell.turn import Turn
@@ -37,6 +37,7 @@ class Record:
         self._events: list[ev.Event] = []
         self._began = clock()
         self._ended: float | None = None
+        self._ended_as: Outcome | None = None
         self._told = StopState.IDLE
 
     @property
@@ -102,8 +103,8 @@ class Record:
 
     def _last_look(self, picture: Snapshot) -> Snapshot:
         turn = self._turn
-        if self._ended is None:
-            self._ended = self._clock()
+        if self._ended is None or self._ended_as is not turn.outcome:
+            self._ended, self._ended_as = self._clock(), turn.outcome
             if turn.outcome is not Outcome.UNSTOPPED:
                 self._transcript.close(self._ended)
                 picture = self._transcript.paint(picture)
@@ -114,9 +115,13 @@ class Record:
             outcome=turn.outcome and str(turn.outcome),
             reason=turn.reason and str(turn.reason),
             error=turn.error,
-            receipt=turn.receipt(opened=self.link.opened, text_chars=len(picture.text)),
+            receipt=self._receipt(len(picture.text)),
             duration=self._ended - self._began,
         )
+
+    def _receipt(self, text_chars: int) -> StopReceipt | None:
+        link = self.link
+        return self._turn.receipt(opened=link.opened, warm=not link.ended, text_chars=text_chars)
 
     def result(self) -> TurnResult:
         """Everything the turn has left."""

@@ -1,158 +1,27 @@
-"""`Session`: a name for a durable conversation; and the book that knows them all.
+"""`Session`: a name for a durable conversation.
 
 A name is one session per kernel: the book keeps one `Conversation` a name, and a
-`Session` is a thin handle on it that adds settings. The book, its portal and its
-runtime thread come into being with the first turn.
+`Session` is a thin handle on it that adds settings.
 """
 
 from __future__ import annotations
 
-import atexit
-import os
-import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
-from turncell.backends.base import Backend
+from turncell.book import LEAVE, Book, Nothing, book
 from turncell.config import settings_from_environment
-from turncell.conversation import Conversation, Order, new_turn_id
-from turncell.errors import SessionBusy, UsageError
-from turncell.guard import Guard
+from turncell.conversation import Conversation, Order
+from turncell.errors import UsageError
 from turncell.handle import TurnHandle
 from turncell.outcome import Reason, TurnResult
 from turncell.painter import Drawable
-from turncell.portal import Portal
 from turncell.settings import Settings
 
 __all__ = ["Book", "Session", "book"]
-
-#: Seconds that the end of a kernel leaves for everything (Jupyter kills after 5).
-LEAVE = 2.0
-
-
-def load_claude(guard: Guard) -> Backend:
-    """The default backend; its import is slow, so it happens off the loop."""
-    from turncell.backends.claude import ClaudeBackend
-
-    return ClaudeBackend(guard)
-
-
-class Nothing:
-    """A view that draws nothing."""
-
-    def show(self, snapshot: Any) -> None:
-        """Draw nothing."""
-
-
-class Book:
-    """Every conversation of this kernel, the current name, and the last results."""
-
-    def __init__(self) -> None:
-        self.portal = Portal()
-        self.guard = Guard()
-        self.load: Callable[[], Backend] = lambda: load_claude(self.guard)
-        self.current = "main"
-        self.max_warm = 3
-        self.idle_limit = 1800.0
-        self.results: list[TurnResult] = []
-        self.turns: list[TurnHandle] = []
-        self._conversations: dict[str, Conversation] = {}
-        self._pid = os.getpid()
-        self._waits_for_exit = False
-
-    @property
-    def names(self) -> list[str]:
-        """The names that were used, in order of their first use."""
-        return list(self._conversations)
-
-    def conversation(self, name: str) -> Conversation:
-        """The conversation of this name, made on first use.
-
-        Raises UsageError for a name that would not be easy to type again.
-        """
-        if not re.fullmatch(r"[\w.-]{1,80}", name):
-            raise UsageError(
-                f"{name!r} is no session name: use letters, digits, dot, dash or underscore."
-            )
-        known = self._conversations.get(name)
-        # `setdefault`, for two threads may name it at once.
-        return known or self._conversations.setdefault(
-            name, Conversation(name, lambda: self.load())
-        )
-
-    def check(self, name: str) -> Conversation:
-        """The conversation of this name. Raises SessionBusy when it can take no prompt."""
-        conversation = self.conversation(name)
-        if conversation.unstopped:
-            raise SessionBusy(
-                f"The last turn of session {name} could not be stopped and still runs. "
-                "End it with %agent stop --now, or use another session with -s NAME."
-            )
-        return conversation
-
-    def start(self, name: str, order: Order) -> TurnHandle:
-        """Put a turn in line; returns at once. Raises SessionBusy."""
-        conversation = self.check(name)
-        self._watch_exit()
-        portal = self.portal
-        turn_id = new_turn_id()
-        handle = TurnHandle(
-            turn_id,
-            name,
-            lambda reason, force: portal.soon(conversation.stop, turn_id, reason, force),
-            order.settings.stop.total,
-        )
-        old = self.turns[:-20]  # a few that are over stay, for `%agent wait`
-        self.turns = [t for t in old if t.running] + self.turns[-20:] + [handle]
-        portal.spawn(self._conduct, conversation, order, handle)
-        return handle
-
-    async def _conduct(self, conversation: Conversation, order: Order, handle: TurnHandle) -> None:
-        await conversation.conduct(order, handle)
-        await self._trim()
-        await conversation.close_if_idle(self.idle_limit)
-
-    async def _trim(self) -> None:
-        """Close the agents that were not used for longest, down to `max_warm`."""
-        known = tuple(self._conversations.values())
-        warm = [c for c in known if c.link.connection and not c.busy]
-        warm.sort(key=lambda c: c.last_used or 0.0)
-        for conversation in warm[: max(0, len(warm) - self.max_warm)]:
-            await conversation.link.close_unused()
-
-    def keep_result(self, result: TurnResult) -> None:
-        """Remember a result for `%agent last`; the last 50 are kept."""
-        self.results.append(result)
-        del self.results[:-50]
-
-    def close(self, seconds: float = LEAVE) -> None:
-        """Stop what runs, close every agent and the runtime thread; about `seconds` in all."""
-        if self._pid != os.getpid() or not self.portal.running:
-            return
-        known = tuple(self._conversations.values())
-        leaving = [partial(conversation.leave, seconds) for conversation in known]
-        self.portal.finish(*leaving, seconds=seconds + 3.0)
-        self.portal.close()
-        self.guard.close()
-        atexit.unregister(self.close)
-        self._waits_for_exit = False
-
-    def _watch_exit(self) -> None:
-        if not self._waits_for_exit:
-            self._waits_for_exit = True
-            atexit.register(self.close)
-
-
-_books: dict[int, Book] = {}
-
-
-def book() -> Book:
-    """The book of this kernel, made on first use; a forked child gets one of its own."""
-    pid = os.getpid()
-    return _books.get(pid) or _books.setdefault(pid, Book())
 
 
 class Session:

@@ -126,7 +126,7 @@ class Settings:
         `ack`, `grace` and `strategy` belong to its stop policy. Raises UsageError
         for a name that is no setting or a value that cannot be used.
         """
-        mine = {f.name for f in dataclasses.fields(self)} - {"stop", "origins"}
+        mine = {f.name for f in dataclasses.fields(self)} - {"origins"}
         unknown = [name for name in values if name not in mine and name not in _STOP_NAMES]
         if unknown:
             names = ", ".join(sorted({*mine, *_STOP_NAMES}))
@@ -134,7 +134,10 @@ class Settings:
         own = {name: _tidy(name, value) for name, value in values.items() if name in mine}
         of_stop = {name: value for name, value in values.items() if name in _STOP_NAMES}
         origins = {**self.origins, **dict.fromkeys(values, origin)}
-        stop = dataclasses.replace(self.stop, **of_stop)
+        stop = own.pop("stop", self.stop)
+        if not isinstance(stop, StopPolicy):
+            raise UsageError(f"stop is {stop!r}: give a StopPolicy.")
+        stop = dataclasses.replace(stop, **of_stop)
         return dataclasses.replace(self, stop=stop, origins=origins, **own)
 
 

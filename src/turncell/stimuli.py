@@ -45,7 +45,7 @@ class Heard(Stimulus):
 
 @dataclass(frozen=True, slots=True)
 class StopAsked(Stimulus):
-    """Somebody wants the turn to stop; `now` skips to the last rung."""
+    """Somebody wants the turn to stop; `force` skips to the last rung."""
 
     reason: Reason
     force: bool = False

@@ -118,14 +118,17 @@ class Turn:
 
     def fail(self, error: str) -> None:
         """End the turn because we ourselves failed; the only move that asks no table."""
+        if self.state is TurnState.ENDED:
+            return
         self.error = error
         self.closed_connection = True
         self._end(Outcome.FAILED)
 
-    def receipt(self, *, opened: bool, text_chars: int) -> StopReceipt | None:
+    def receipt(self, *, opened: bool, text_chars: int, warm: bool = True) -> StopReceipt | None:
         """The record of the stop, or None when nobody asked for one.
 
-        `opened` says whether the agent has written this conversation down.
+        `opened` says whether the agent has written this conversation down, `warm`
+        whether there is an agent at all.
         """
         ladder = self.ladder
         if ladder.requested_at is None or ladder.rung is None or self.reason is None:
@@ -143,7 +146,7 @@ class Turn:
             ended_after=after(ladder.finished_at),
             reaped_after=after(ladder.cleared_at),
             survivors=list(self.survivors),
-            connection="closed" if self.closed_connection else "warm",
+            connection="warm" if warm and not self.closed_connection else "closed",
             resumable=opened,
             text_chars=text_chars,
             spared=list(self.spared),
@@ -317,8 +320,7 @@ class Turn:
     def _end(self, outcome: Outcome) -> list[Act | Order]:
         self.state = TurnState.ENDED
         self._clear_by = None
-        if self.outcome is None:  # an unstopped turn was reported already
-            self.outcome = outcome
+        self.outcome = outcome  # also of an unstopped turn: now it is known how it ended
         return [Order.RELEASE]
 
 

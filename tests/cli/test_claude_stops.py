@@ -60,7 +60,7 @@ def bash(command: str) -> ToolUse:
 
 SCRIPT = (
     Scenario("text", when="text", replies=[Reply(Words(400, pace=0.05))]),
-    Scenario("flood", when="flood", replies=[Reply(Words(20_000))]),
+    Scenario("flood", when="flood", replies=[Reply(Words(60_000, pace=0.0002))]),
     Scenario("thinking", when="thinking", replies=[Reply(Thinking("hm " * 400, pace=0.05))]),
     Scenario("half a tool", when="half a tool", replies=[
         Reply("I write. ", ToolUse("Bash", {"command": "x" * 2000}, chunk=4, pace=0.05)),

@@ -472,7 +472,7 @@ def test_unstopped_is_told_at_once_and_its_later_end_is_kept() -> None:
     assert receipt(turn).ended_after is None
     feed(turn, (finished("completed"), do.Acked()), 60.0)
     assert turn.handle(do.Cleared(), 60.5) == [Order.RELEASE]
-    assert (turn.outcome, turn.state) == (Outcome.UNSTOPPED, TurnState.ENDED)
+    assert (turn.outcome, turn.state) == (Outcome.COMPLETED, TurnState.ENDED)
     assert receipt(turn).ended_after == 60.0
 
 

@@ -573,7 +573,6 @@ async def test_what_the_agent_says_between_turns_reaches_no_turn(room: Room) -> 
         ev.Notice(turn_id="nobody", text="a background task ended"),
     ):
         room.agent.deliver(event)
-    assert len(room.conversation.link.strays) == 3
     await next_is_exact(room, agents=1)
 
 

@@ -109,7 +109,7 @@ class Family:
             process.wait(GENEROUS)
             assert process.stdout is not None
             process.stdout.close()
-        assert procs.marked(self.token) == set()
+        wait_until(lambda: procs.marked(self.token) == set())
 
 
 @pytest.fixture

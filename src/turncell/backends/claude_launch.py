@@ -128,7 +128,7 @@ def launcher() -> list[str]:
     if not sys.platform.startswith("linux"):
         return []  # no parent-death signal here
     setpriv = shutil.which("setpriv")
-    if setpriv:
+    if setpriv and Path(setpriv).resolve().name != "busybox":  # whose setpriv has no such option
         return [setpriv, "--pdeathsig", "TERM", "--"]
     return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT]
 

@@ -5,7 +5,7 @@
 2. On Linux it is told to die with the thread that started it (SIGTERM), so that a
    killed kernel leaves no agent that works and spends on.
 3. It carries our token, and none of the marks of an agent session around us.
-4. Bytes that are not UTF-8, chatter and broken lines are skipped and counted; a
+4. Bytes that are not UTF-8, chatter and broken lines are skipped; a
    line may be as long as memory allows.
 5. Closing is instant. How long an end may take is decided by the stop ladder.
 
@@ -47,8 +47,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class ClaudeProcess(Transport):
-    """The transport the SDK client speaks through. `on_exit` is called once, with the
-    exit code, on the loop, after everything the process wrote was handed on."""
+    """The transport the SDK client speaks through."""
 
     def __init__(self, options: ClaudeAgentOptions, token: str, cli: str | None) -> None:
         self._options = options
@@ -58,7 +57,6 @@ class ClaudeProcess(Transport):
         self._write_lock = anyio.Lock()
         self._stderr: deque[str] = deque(maxlen=40)
         self._refused: dict[str, Any] = {}  # the error result it may write before it ends
-        self.skipped_lines = 0
 
     @property
     def pid(self) -> int | None:
@@ -148,7 +146,6 @@ class ClaudeProcess(Transport):
         except ValueError:
             frame = None
         if not isinstance(frame, dict):
-            self.skipped_lines += bool(line.strip())
             return None
         if frame.get("type") == "result" and frame.get("is_error"):
             self._refused = frame
