@@ -138,7 +138,7 @@ class Book:
         if self._pid != os.getpid() or not self.portal.running:
             return
         known = tuple(self._conversations.values())
-        leaving = [partial(conversation.leave, seconds) for conversation in known]
+        leaving = [partial(c.leave, seconds, spare_earlier=False) for c in known]
         # When the runtime does not answer, all stays as it is: it can be tried again, and
         # at the latest the guard ends the agents, once this process is gone.
         self.portal.finish(*leaving, seconds=seconds + 2.5)

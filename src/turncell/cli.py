@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from turncell import __version__
 from turncell.errors import TurncellError
 
 __all__ = ["main"]
@@ -28,6 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="turncell", description="Run an AI agent from a notebook, and stop it for real."
     )
+    parser.add_argument("--version", action="version", version=f"turncell {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="the main job with no account and no network")
     demo.add_argument("--lab", action="store_true", help="open it in JupyterLab instead, live")
@@ -39,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="versions, agent, credentials source")
     doctor.set_defaults(run=_doctor)
     serve = commands.add_parser("serve-model", help="only the scripted model server")
-    serve.add_argument("--port", type=int, default=0, metavar="N", help="default: a free one")
+    serve.add_argument("--port", type=_port, default=0, metavar="N", help="default: a free one")
     serve.add_argument("--script", type=Path, metavar="FILE", help="a YAML script to play")
     serve.set_defaults(run=_serve_model)
     clean = commands.add_parser("clean", help="find processes that dead kernels left behind")
@@ -49,6 +51,12 @@ def _parser() -> argparse.ArgumentParser:
     stop.add_argument("session", nargs="?")
     stop.set_defaults(run=_not_yet)
     return parser
+
+
+def _port(text: str) -> int:
+    if not 0 <= int(text) < 65536:
+        raise ValueError(text)
+    return int(text)
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from turncell.errors import SessionBusy, UsageError
 from turncell.hold import stop_routes
-from turncell.options import LATER_FORMS, LINE_FORMS, LINE_HELP, SESSION_ID, parse_words
+from turncell.options import CELL_HELP, LATER_FORMS, LINE_FORMS, LINE_HELP, SESSION_ID, parse_words
 from turncell.waiting import join
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Commands:
         """Do what the line says. Raises UsageError for words it does not know."""
         command, names, flags = parse_words(line)
         if command in ("help", "--help", "-h"):
-            return self._magics.say(LINE_HELP)
+            return self._magics.say(f"{LINE_HELP}\n\n{CELL_HELP}")
         if command in LATER_FORMS:
             raise UsageError(f"%agent {command} is not there yet. %agent --help lists what is.")
         known = {form.split()[0] for form in LINE_FORMS}
@@ -91,10 +91,10 @@ class Commands:
         self._magics.say("\n".join(lines))
 
     def _stop(self, flags: set[str], name: str | None = None) -> None:
-        turns = [t for t in self._book.turns if t.running]
         if name is not None:
-            turns = [t for t in turns if t.session == self._known(name)]
-        elif "--all" not in flags:
+            self._known(name)
+        turns = [t for t in self._book.turns if t.running and name in (None, t.session)]
+        if "--all" not in flags:  # the one that runs; those behind it stay in line
             current = [t for t in turns if t.session == self._book.current]
             turns = (current or turns)[:1]
         left = self._book.end_left_running() if "--all" in flags and name is None else 0
@@ -119,7 +119,7 @@ class Commands:
                     "turns": known.turns,
                     "last used": used and time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(used)),
                     "left": "running" if known.busy else known.left,
-                    "resumable": known.link.opened,
+                    "resumable": known.opened,
                     "current": "*" if name == self._book.current else "",
                 }
             )

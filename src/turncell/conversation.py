@@ -52,6 +52,7 @@ class Conversation:
         self._line: deque[tuple[Order, TurnRun]] = deque()
         self._begun: TurnRun | None = None
         self._candidate: Link | None = None
+        self._fresh: Link | None = None  # what `renew` wanted before another id was named
         self._retired: list[Link] = []
         self._idle: anyio.CancelScope | None = None
 
@@ -71,13 +72,20 @@ class Conversation:
         """The agent's session id: the one a pending `resume` will use, else the bound one."""
         return (self._candidate or self.link).session_id
 
+    @property
+    def opened(self) -> bool:
+        """Whether the agent has written this conversation down."""
+        return (self._candidate or self.link).opened
+
     def bind(self, session_id: str) -> None:
         """Use another agent session from the next prompt on, if it can be resumed."""
+        self._fresh = self._candidate if self._candidate and not self._candidate.typed_id else None
         self._candidate = Link(self._load, session_id)
 
     def renew(self) -> None:
         """Start afresh, under a new id, with the next prompt."""
         self._candidate = Link(self._load)
+        self.turns, self.left, self.last_used = 0, "new", None
 
     async def conduct(self, order: Order, handle: TurnHandle) -> None:
         """Run one turn when its place in the line comes."""
@@ -144,7 +152,8 @@ class Conversation:
             self._retired.append(self.link)
             self.link, self._candidate = link, None
         elif link.tried or order.new or order.resume is not None:
-            self._candidate = None  # it failed, or the turn that wanted it was taken back
+            # It failed, or the turn that wanted it was taken back: all is as it was.
+            self._candidate, self._fresh = self._fresh, None
 
     async def _close_retired(self, run: TurnRun) -> None:
         if run is self._begun and run.link is not self.link:
@@ -160,7 +169,7 @@ class Conversation:
                 run.put(st.StopAsked(reason, force))
                 return
 
-    async def leave(self, seconds: float) -> None:
+    async def leave(self, seconds: float, *, spare_earlier: bool = True) -> None:
         """Stop every turn and close the agent, in about `seconds` in all."""
         self._used()
         leaving = tuple(self._line)
@@ -170,7 +179,7 @@ class Conversation:
             while any(entry in self._line for entry in leaving):
                 await anyio.sleep(0.01)
         if len(self._line) <= len(leaving):  # else a turn that came meanwhile needs the agent
-            await self.link.close(seconds / 4)
+            await self.link.close(seconds / 4, spare_earlier=spare_earlier)
 
     async def close_if_idle(self, seconds: float) -> None:
         """Close the warm agent when the session stays unused for `seconds`."""

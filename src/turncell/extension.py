@@ -15,6 +15,14 @@ def load(shell: Any) -> None:
     magics = AgentMagics(shell)
     shell.register_magics(magics)
     shell.configurables.append(magics)
+    shell.input_transformers_cleanup.append(give_body)
+
+
+def give_body(lines: list[str]) -> list[str]:
+    """Give a `%%agent` line that stands alone an empty body, which IPython would refuse
+    before we are asked: so that --help helps, and a prompt on that line is explained."""
+    alone = lines and lines[0].split()[:1] == ["%%agent"] and not "".join(lines[1:]).strip()
+    return [lines[0].rstrip("\n") + "\n", "\n", "\n"] if alone else lines
 
 
 def unload(shell: Any) -> None:
@@ -34,4 +42,6 @@ def _take_back(shell: Any) -> None:
         if isinstance(getattr(bound, "__self__", None), AgentMagics):
             del manager.magics[kind]["agent"]
     manager.registry.pop(AgentMagics.__name__, None)
+    if give_body in shell.input_transformers_cleanup:
+        shell.input_transformers_cleanup.remove(give_body)
     shell.configurables[:] = [c for c in shell.configurables if not isinstance(c, AgentMagics)]

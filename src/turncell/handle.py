@@ -185,6 +185,8 @@ def _stopped_line(result: TurnResult) -> str:
         return f"stopped, but these processes could not be ended: {pids}. End them yourself."
     if result.outcome is Outcome.COMPLETED:
         return "the stop came as the agent finished: the answer is whole. Go on in the next cell."
+    if not result.text and result.receipt is not None and not result.receipt.resumable:
+        return "stopped before the conversation began; run the cell again to begin it."
     kept = "the partial text is kept" if result.text else "stopped before it said anything"
     return f"{kept}; the next cell resumes the conversation."
 

@@ -114,14 +114,22 @@ class Link:
 
     async def note_left_running(self) -> None:
         """Remember what finished turns left running on purpose: later stops spare it."""
-        processes, token = self._processes, self.token
-        if self.connection is None or processes is None:
+        processes, connection = self._processes, self.connection
+        if connection is None or processes is None:
             return
+        pid, alive = connection.pid, processes.alive
 
-        def look() -> set[Proc]:
-            return processes.alive(self.left_running | processes.marked(token, tools_only=True))
+        def work() -> set[Proc]:
+            return alive(self.left_running | self._of_tools(processes, pid))
 
-        self.left_running = await off_loop(look)
+        self.left_running = await off_loop(work)
+
+    def _of_tools(self, processes: Processes, pid: int | None) -> set[Proc]:
+        """What the agent's tools started: it is marked, or it left the agent's tree.
+        (The agent's MCP servers carry our token too, but never leave the tree.)"""
+        token = self.token
+        escaped = processes.marked(token) - processes.tree(pid)
+        return processes.marked(token, tools_only=True) | escaped
 
     async def end_left_running(self) -> int:
         """End what finished turns left running; returns how many there were."""
@@ -153,17 +161,21 @@ class Link:
         if self.connection is not None and self._processes is not None:
             self._processes.interrupt(self.connection.pid)
 
-    async def clear(self, seconds: float, *, tools_only: bool = False) -> Verdict:
+    async def clear(
+        self, seconds: float, *, tools_only: bool = False, spare_earlier: bool = True
+    ) -> Verdict:
         """Kill what is left of this connection and verify; within about `seconds`."""
         connection, processes, token = self.connection, self._processes, self.token
         if processes is None:
             return Verdict()
-        if connection is not None and not tools_only:
-            self.tree |= await off_loop(processes.tree, connection.pid)
-        known = set() if tools_only else self.tree
-        spare = self.left_running
+        pid = connection.pid if connection is not None else None
+        spare = self.left_running if spare_earlier else set()
 
         def work() -> Verdict:
+            if tools_only:
+                known = self._of_tools(processes, pid)
+            else:
+                known = self.tree = self.tree | processes.tree(pid)
             return processes.clear(
                 token, known, spare=spare, tools_only=tools_only, seconds=seconds
             )
@@ -179,13 +191,14 @@ class Link:
             with anyio.move_on_after(POLITE):  # the next agent must not wait for it for ever
                 await connection.aclose()
 
-    async def close(self, seconds: float = POLITE) -> None:
+    async def close(self, seconds: float = POLITE, *, spare_earlier: bool = True) -> None:
         """Close the agent politely, then by force; within about twice `seconds`.
 
-        The conversation stays resumable.
+        The conversation stays resumable. What earlier turns left running on purpose
+        goes on, unless `spare_earlier` is False.
         """
         async with self._opening:
-            await self._close(seconds)
+            await self._close(seconds, spare_earlier)
 
     async def close_unused(self) -> None:
         """The same, unless a turn began to use it meanwhile."""
@@ -193,8 +206,10 @@ class Link:
             if self.receive is None:
                 await self._close(POLITE)
 
-    async def _close(self, seconds: float) -> None:
+    async def _close(self, seconds: float, spare_earlier: bool = True) -> None:
         connection = self.connection
+        if not spare_earlier:
+            await self.end_left_running()
         if connection is None:
             return
         connection.hang_up()
@@ -202,7 +217,7 @@ class Link:
             await self.hang_up()
             await self._left_within(seconds / 2)
         with anyio.move_on_after(2 * seconds):
-            await self.clear(seconds)
+            await self.clear(seconds, spare_earlier=spare_earlier)
         await self.drop()
 
     async def _left_within(self, seconds: float) -> bool:

@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
-from traitlets import Float, Int, Unicode
+from traitlets import Enum, Float, Int, Unicode
 
 from turncell.errors import UsageError
 from turncell.hold import ClickTap, can_ask, kernel_interrupts, stop_routes
@@ -29,8 +29,12 @@ __all__ = ["AgentMagics"]
 _RENAMED = {"ack_timeout": "ack", "grace_timeout": "grace", "settings_files": "sources"}
 
 
+#: Twin of `settings.Strategy`, which loading the extension need not import.
+_STRATEGIES = ["", "interrupt_then_kill", "interrupt", "kill"]
+
+
 def _seconds(means: str) -> Any:
-    return Float(None, allow_none=True, help=means).tag(config=True)
+    return Float(None, allow_none=True, min=0.0, help=means).tag(config=True)
 
 
 @magics_class
@@ -39,7 +43,9 @@ class AgentMagics(Magics):
 
     ack_timeout = _seconds("seconds a stop waits for an ack")
     grace_timeout = _seconds("seconds it then waits for the end")
-    strategy = Unicode("", help="interrupt_then_kill, interrupt or kill").tag(config=True)
+    strategy = Enum(
+        ["", "interrupt_then_kill", "interrupt", "kill"], "", help="rungs a stop may use"
+    ).tag(config=True)
     timeout = _seconds("seconds after which a turn is stopped")
     model = Unicode("", help="the model").tag(config=True)
     effort = Unicode("", help="how hard the model thinks").tag(config=True)
@@ -58,19 +64,9 @@ class AgentMagics(Magics):
     @cell_magic
     def agent(self, line: str, cell: str) -> None:
         """Run one turn of the agent and stream it into this cell."""
-        options = parse_cell(line)
-        if options.help:
-            self.say(CELL_HELP)
-            return
-        # IPython ends every cell with a newline of its own.
-        prompt = cell[:-1] if cell.endswith("\n") else cell
-        if not prompt.strip():
-            raise UsageError("The prompt is empty: nothing was run. Write it below %%agent.")
-        if "turncell.session" in sys.modules:  # else no session was used yet, so none is busy
-            book = self.book()
-            book.check(options.session or book.current)  # before anything is shown
-        run = self._run_in_background if options.bg else self._run_and_wait
-        run(prompt, options, self.settings().merged("the cell", options.settings))
+        # From the first moment: an interrupt that comes early stops the turn, too.
+        with kernel_interrupts(self.shell):
+            self._run(line, cell)
 
     agent.__doc__ = f"{agent.__doc__}\n\n{CELL_HELP}"
 
@@ -85,6 +81,21 @@ class AgentMagics(Magics):
     agent_line.__doc__ = f"{agent_line.__doc__}\n\n{LINE_HELP}"
 
     # A turn.
+
+    def _run(self, line: str, cell: str) -> None:
+        options = parse_cell(line)
+        if options.help:
+            self.say(CELL_HELP)
+            return
+        # IPython ends every cell with a newline of its own.
+        prompt = cell[:-1] if cell.endswith("\n") else cell
+        if not prompt.strip():
+            raise UsageError("The prompt is empty: nothing was run. Write it below %%agent.")
+        if "turncell.session" in sys.modules:  # else no session was used yet, so none is busy
+            book = self.book()
+            book.check(options.session or book.current)  # before anything is shown
+        run = self._run_in_background if options.bg else self._run_and_wait
+        run(prompt, options, self.settings().merged("the cell", options.settings))
 
     def _run_and_wait(self, prompt: str, options: CellOptions, settings: Settings) -> None:
         presses = Presses()

@@ -32,6 +32,9 @@ TOKEN = "TURNCELL_TOKEN"
 #: The agent's own mark on the processes of its tools.
 CHILD_MARK = ("CLAUDE_CODE_CHILD_SESSION", "1")
 
+# Looks that must find nothing before a forced stop believes it: what forks and exits
+# all the time can be missed by one.
+_CLEAN_LOOKS = 3
 # Seconds between two looks at a tree that is being killed.
 _LAP = 0.02
 
@@ -136,10 +139,12 @@ def clear(
     """
     known, spare = set(known), set(spare)
     deadline = time.monotonic() + seconds
+    looks = 1 if tools_only else _CLEAN_LOOKS
     while True:
         spared = _with_descendants(spare)
         left = (alive(known) | marked(token, tools_only=tools_only)) - spared
-        if not left or time.monotonic() >= deadline:
+        looks = looks - 1 if not left else looks
+        if looks == 0 or time.monotonic() >= deadline:
             return Verdict(_listed(left), _listed(alive(spared)))
         for proc in _children_first(left):
             _kill(proc)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["open_lab", "play"]
 
+#: What `--lab` opens: a fresh copy, whatever was run before.
+LIVE = "first_turn_live.ipynb"
 #: The cells that are told about while they run.
 _STEPS = {
     "explain": "a streamed turn",
@@ -136,15 +141,29 @@ def open_lab(out: Path, console: Console) -> int:
             "JupyterLab is not installed. Run pip install 'jupyterlab>=4.2' and try again."
         ) from None
     out.mkdir(parents=True, exist_ok=True)
-    if not (out / NOTEBOOK).exists():
-        shutil.copyfile(find_notebook(), out / NOTEBOOK)
+    shutil.copyfile(find_notebook(), out / LIVE)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server below is ended
+    port, token = _free_port(), secrets.token_hex(16)
+    command = [sys.executable, "-m", "jupyter", "lab", "-y", "--ip=127.0.0.1", f"--port={port}",
+               f"--IdentityProvider.token={token}", str(out / LIVE)]  # fmt: skip
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")  # in a container one is root, and nobody else is there
     with surroundings(out) as (server, env):
-        console.print(f"The scripted model is at {server.url}. Ctrl-C here ends all of it.")
-        command = [sys.executable, "-m", "jupyter", "lab", "--ip=127.0.0.1", str(out / NOTEBOOK)]
-        if hasattr(os, "geteuid") and os.geteuid() == 0:
-            command.append("--allow-root")  # in a container one is root, and nobody else is there
+        console.print(f"The scripted model is at {server.url}. The notebook will be at")
+        address = f"http://127.0.0.1:{port}/lab/tree/{LIVE}?token={token}"
+        console.print(address, soft_wrap=True)
+        console.print("Ctrl-C here ends all of it.")
         with subprocess.Popen(command, env=env) as lab:
             try:
                 return lab.wait()
             except KeyboardInterrupt:
-                return lab.wait(10)
+                return 0
+            finally:
+                lab.terminate()
+                lab.wait(20)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
