@@ -16,6 +16,7 @@ from turncell.conversation import Conversation, Order, new_turn_id
 from turncell.errors import SessionBusy, UsageError
 from turncell.guard import Guard
 from turncell.handle import TurnHandle
+from turncell.link import Link
 from turncell.names import SESSION_NAME
 from turncell.outcome import Outcome, TurnResult
 from turncell.portal import Portal
@@ -122,16 +123,25 @@ class Book:
         self.results = [r for r in self.results if r.turn_id != result.turn_id] + [result]
         del self.results[:-50]
 
-    def end_left_running(self) -> int:
-        """End what finished turns of every session left running; returns how many."""
+    def end_unasked_work(self) -> tuple[int, int]:
+        """Stop agents that work on their own account and end what finished turns left
+        running, in every session; returns how many of each."""
+        stopped: list[bool] = []
         ended: list[int] = []
 
-        async def work() -> None:
-            for conversation in tuple(self._conversations.values()):
-                ended.append(await conversation.link.end_left_running())
+        async def work(link: Link) -> None:
+            stopped.append(await link.stop_own_work(5.0))
+            ended.append(await link.end_left_running())
 
-        self.portal.finish(work, seconds=10.0)
-        return sum(ended)
+        links = [conversation.link for conversation in tuple(self._conversations.values())]
+        self.portal.finish(*[partial(work, link) for link in links], seconds=15.0)
+        return sum(stopped), sum(ended)
+
+    @property
+    def own_work(self) -> list[str]:
+        """The sessions whose agent works on its own account, between prompts."""
+        known = tuple(self._conversations.values())
+        return [c.name for c in known if c.link.own_work and not c.busy]
 
     def close(self, seconds: float = LEAVE) -> None:
         """Stop what runs, close every agent and the runtime thread; about `seconds` in all."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
-from turncell import __version__
 from turncell.errors import TurncellError
 
 __all__ = ["main"]
@@ -29,7 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="turncell", description="Run an AI agent from a notebook, and stop it for real."
     )
-    parser.add_argument("--version", action="version", version=f"turncell {__version__}")
+    version = f"turncell {metadata.version('turncell')}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="the main job with no account and no network")
     demo.add_argument("--lab", action="store_true", help="open it in JupyterLab instead, live")

@@ -76,7 +76,12 @@ class Commands:
         running = [t for t in self._book.turns if t.running]
         lines = [f"session: {self._book.current}"]
         lines += [f"running: turn {t.turn_id[:8]} of session {t.session}" for t in running]
-        if not running:
+        lines += [
+            f"running: the agent of session {name} works on its own account, after a background"
+            " task of an earlier turn; %agent stop --all ends it"
+            for name in self._book.own_work
+        ]
+        if len(lines) == 1:
             lines.append("running: nothing")
         for result in self._book.results[-5:]:
             lines.append(
@@ -97,8 +102,7 @@ class Commands:
         if "--all" not in flags:  # the one that runs; those behind it stay in line
             current = [t for t in turns if t.session == self._book.current]
             turns = (current or turns)[:1]
-        left = self._book.end_left_running() if "--all" in flags and name is None else 0
-        told = f"Ended {left} background process(es) of earlier turns." if left else ""
+        told = self._end_unasked_work() if "--all" in flags and name is None else ""
         if not turns:
             return self._magics.say(told or "Nothing is running.")
         for turn in turns:
@@ -106,6 +110,12 @@ class Commands:
         names = ", ".join(dict.fromkeys(t.session for t in turns))
         line = f"Stopping {len(turns)} turn(s) of {names}. %agent wait joins."
         return self._magics.say(f"{line} {told}".strip())
+
+    def _end_unasked_work(self) -> str:
+        agents, processes = self._book.end_unasked_work()
+        lines = [f"Stopped {agents} agent(s) that worked on their own account."] * bool(agents)
+        lines += [f"Ended {processes} background process(es) of earlier turns."] * bool(processes)
+        return " ".join(lines)
 
     def _sessions(self) -> Rows:
         rows = Rows()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 
 import anyio
 
 from turncell import events as ev
-from turncell.backends.base import Backend, Connection, Hangup, Launch, Processes
+from turncell.backends.base import NOBODY, Backend, Connection, Hangup, Launch, Processes
 from turncell.painter import off_loop
 from turncell.procs import Proc, Verdict, new_token
 from turncell.settings import Settings
@@ -39,6 +40,7 @@ class Link:
         self.connection: Connection | None = None
         self.receive: Callable[[ev.Event | Hangup], None] | None = None
         self.token = ""
+        self.own_work = False  # the agent works on its own account, between prompts
         self.tree: set[Proc] = set()
         self.left_running: set[Proc] = set()
         self._key: tuple[Settings, int] | None = None
@@ -99,6 +101,10 @@ class Link:
                 self._gone.set()
         elif isinstance(event, ev.SessionOpened):
             self.opened = True
+        if isinstance(event, ev.Event) and event.turn_id == NOBODY:
+            begun = isinstance(event, (ev.SessionOpened, ev.TextDelta, ev.ToolStarted))
+            ended = isinstance(event, ev.AgentFinished)
+            self.own_work = begun or (self.own_work and not ended)
         if self.receive is not None:  # else nobody's: what an agent does between turns
             self.receive(event)
 
@@ -130,6 +136,21 @@ class Link:
         token = self.token
         escaped = processes.marked(token) - processes.tree(pid)
         return processes.marked(token, tools_only=True) | escaped
+
+    async def stop_own_work(self, seconds: float) -> bool:
+        """Stop what the agent does on its own account: asked for `seconds`, then closed.
+        Returns whether it did anything."""
+        connection = self.connection
+        if not self.own_work or connection is None:
+            return False
+        with anyio.move_on_after(seconds), suppress(OSError):
+            await connection.interrupt()
+            while self.own_work:
+                await anyio.sleep(0.02)
+        if self.own_work:
+            await self.close_unused()
+        self.own_work = False
+        return True
 
     async def end_left_running(self) -> int:
         """End what finished turns left running; returns how many there were."""

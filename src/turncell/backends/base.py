@@ -19,7 +19,7 @@ from turncell.procs import Proc, Verdict
 from turncell.settings import Settings
 
 __all__ = [
-    "Ack", "Backend", "Connection", "Deliver", "Hangup", "Launch", "Processes", "Prompt",
+    "NOBODY", "Ack", "Backend", "Connection", "Deliver", "Hangup", "Launch", "Processes", "Prompt",
 ]  # fmt: skip
 
 
@@ -56,6 +56,10 @@ class Launch:
     exact: bool = False
     token: str = field(default="", compare=False)
 
+
+#: The turn id of what an agent does on its own account, between prompts: when a task
+#: it left running ends, it may take a turn that nobody asked for.
+NOBODY = "nobody"
 
 #: Receives every event and, last of all, one `Hangup`. Never blocks.
 Deliver = Callable[[Event | Hangup], None]

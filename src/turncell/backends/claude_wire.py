@@ -29,14 +29,13 @@ from claude_agent_sdk import (
 )
 
 from turncell import events as ev
+from turncell.backends.base import NOBODY
 from turncell.backends.claude_result import end_of, error_of, usage_of
 
-__all__ = ["LIFECYCLE", "NOBODY", "Wire"]
+__all__ = ["LIFECYCLE", "Wire"]
 
 #: Subtype under which the transport passes `command_lifecycle` frames on.
 LIFECYCLE = "command_lifecycle"
-#: The turn id of what the agent does on its own account, between prompts.
-NOBODY = "nobody"
 
 
 class Wire:
