@@ -142,11 +142,11 @@ def test_the_guard_ends_what_a_dead_kernel_left(
         Scenario("rest", replies=[Reply(Recall())]),
     )
     kernel.run("%%agent --bg --tools Bash\ngo")
-    kernel.wait_for(lambda: len(kernel.place.named("tail")) == 3, 30, "the tree")
+    kernel.wait_for(lambda: len(kernel.place.named("tail")) == 3, 90, "the tree")
     session = kernel.value("get_ipython().run_line_magic('agent', 'sessions')[0]['id']")
     calls = len(kernel.server.requests)
     end(kernel)
-    kernel.place.wait_gone(seconds=5)
+    kernel.place.wait_gone(seconds=10)
     assert len(kernel.server.requests) == calls
     with AgentKernel(kernel.place) as after:
         assert after.run(f"%agent resume {session}").status == "ok"
