@@ -19,9 +19,10 @@ def load(shell: Any) -> None:
 
 
 def give_body(lines: list[str]) -> list[str]:
-    """Give a `%%agent` line that stands alone an empty body, which IPython would refuse
-    before we are asked: so that --help helps, and a prompt on that line is explained."""
-    alone = lines and lines[0].split()[:1] == ["%%agent"] and not "".join(lines[1:]).strip()
+    """Give a lone `%%agent --help` an empty body: IPython refuses a cell magic without one
+    before we are asked. No other line, for a terminal takes a body to mean "complete"."""
+    words = lines[0].split() if lines else []
+    alone = words[:1] == ["%%agent"] and "--help" in words and not "".join(lines[1:]).strip()
     return [lines[0].rstrip("\n") + "\n", "\n", "\n"] if alone else lines
 
 
