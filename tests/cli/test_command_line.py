@@ -45,7 +45,7 @@ def test_help_names_the_commands(place: Place) -> None:
         (["serve-model", "--script", "nowhere.yaml"], 1, "nowhere.yaml"),
         (["demo", "--out", "file/below"], 1, "file"),
         (["stop"], 1, "not there yet"),
-        (["clean"], 1, "not there yet"),
+        (["serve-model", "--port", "70000"], 2, "--port"),
     ],
     ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else "",
 )
