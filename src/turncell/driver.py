@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +23,7 @@ from turncell import events as ev
 from turncell import stimuli as st
 from turncell.backends.base import Hangup, Prompt
 from turncell.errors import TurncellError
+from turncell.inbox import Inbox
 from turncell.ladder import Act
 from turncell.link import Link
 from turncell.outcome import Outcome, TurnResult
@@ -63,8 +63,7 @@ class TurnRun:
         self._on_event = on_event
         self._on_over = on_over
         self._clock = clock
-        self._inbox: deque[st.Stimulus] = deque()
-        self._mail = anyio.Event()
+        self._inbox = Inbox()
         self._painter = Painter(view, self.record.look)
         self._starting = anyio.CancelScope()
         self._released: Outcome | None = None
@@ -74,8 +73,7 @@ class TurnRun:
 
     def put(self, stimulus: st.Stimulus) -> None:
         """Something happened. On the loop's thread only."""
-        self._inbox.append(stimulus)
-        self._mail.set()
+        self._inbox.put(stimulus)
 
     def begin(self, link: Link) -> None:
         """Its place in the line came, and this is the agent it has."""
@@ -84,7 +82,11 @@ class TurnRun:
 
     def hear(self, event: ev.Event | Hangup) -> None:
         """What the link delivers."""
-        self.put(st.Gone(event.detail) if isinstance(event, Hangup) else st.Heard(event))
+        if isinstance(event, Hangup):
+            self.put(st.Gone(event.detail))
+        else:
+            preview = isinstance(event, (ev.TextDelta, ev.ThinkingDelta))
+            self._inbox.put(st.Heard(event), urgent=not preview)
 
     # The loop.
 
@@ -109,9 +111,9 @@ class TurnRun:
         async with anyio.create_task_group() as self._tasks:
             self._tasks.start_soon(self._painter.run)
             while self.turn.state is not TurnState.ENDED:
-                await self._wait()
-                while self._inbox:
-                    self._step(self._inbox.popleft())
+                await self._inbox.wait(self._seconds_left())
+                for stimulus in self._inbox.take():
+                    self._step(stimulus)
                 deadline = self.turn.deadline
                 if deadline is not None and self._clock() >= deadline:
                     self._step(st.Tick())
@@ -126,16 +128,9 @@ class TurnRun:
                 await self.link.note_left_running()
             self._tasks.cancel_scope.cancel()
 
-    async def _wait(self) -> None:
-        if self._inbox:
-            return
-        self._mail = anyio.Event()
+    def _seconds_left(self) -> float | None:
         deadline = self.turn.deadline
-        if deadline is None:  # the rule; a flood comes by here once a delta
-            await self._mail.wait()
-            return
-        with anyio.move_on_after(max(0.0, deadline - self._clock())):
-            await self._mail.wait()
+        return None if deadline is None else max(0.0, deadline - self._clock())
 
     def _step(self, stimulus: st.Stimulus) -> None:
         dropped = len(self.turn.dropped)
