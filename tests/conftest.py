@@ -6,7 +6,9 @@ so does a full run without any of them.
 
 from __future__ import annotations
 
+import datetime
 import os
+import random
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -115,11 +117,40 @@ class Attendance:
         return faults
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The cheapest first, so that what is plainly wrong is said soon."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("stops")
+    group.addoption("--stops", default="300", help="how many scripted stops to try, or all (300)")
+    group.addoption("--stops-seed", type=int, help="which of them: a seed said by an earlier run")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    how_many, seed = config.getoption("--stops"), stops_seed(config)
+    return f"stops: {how_many}" + ("" if how_many == "all" else f", --stops-seed {seed}")
+
+
+def stops_seed(config: pytest.Config) -> int:
+    """The seed of the sample: another one every day, and said at the head of the run."""
+    chosen: int | None = config.getoption("--stops-seed")
+    return chosen if chosen is not None else datetime.date.today().toordinal()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A sample of the stops; the cheapest first, so that what is plainly wrong is said soon."""
+    stops = [item for item in items if item.get_closest_marker("stops")]
+    how_many = config.getoption("--stops")
+    if how_many != "all" and len(stops) > int(how_many):
+        random.Random(stops_seed(config)).shuffle(stops)
+        left_out = set(stops[int(how_many) :])
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
     folders = ("modelserver", "contract", "runtime", "cli", "kernel", "notebooks", "browser")
     rank = {name: place for place, name in enumerate(folders, 1)}
-    items.sort(key=lambda item: rank.get(item.path.parent.name, 0))
+
+    def place(item: pytest.Item) -> int:
+        parts = item.path.relative_to(config.rootpath).parts
+        return max(rank.get(part, 0) for part in parts)
+
+    items.sort(key=place)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -67,6 +67,7 @@ class TurnRun:
         self._painter = Painter(view, self.record.look)
         self._starting = anyio.CancelScope()
         self._released: Outcome | None = None
+        self._looked: anyio.Event | None = None  # what earlier turns left is known
         self._tasks: TaskGroup
 
     # The inbox.
@@ -114,8 +115,7 @@ class TurnRun:
                 await self._inbox.wait(self._seconds_left())
                 for stimulus in self._inbox.take():
                     self._step(stimulus)
-                deadline = self.turn.deadline
-                if deadline is not None and self._clock() >= deadline:
+                if self._seconds_left() == 0.0:
                     self._step(st.Tick())
                 self._painter.touch(self._phase())
             if self.link.receive == self.hear:
@@ -183,6 +183,9 @@ class TurnRun:
     def _refuse(self) -> None:
         if self.link.connection is not None:
             self.link.connection.refuse(self.turn.turn_id)
+        if self._looked is None:
+            self._looked = anyio.Event()
+            self._tasks.start_soon(self.link.look_at_earlier_work, self._looked)
 
     def _interrupt(self) -> None:
         self._tasks.start_soon(self._ask_to_stop)
@@ -219,9 +222,11 @@ class TurnRun:
         self._tasks.start_soon(self._clear, self.turn.ladder.policy.kill, False)
 
     async def _clear(self, seconds: float, tools_only: bool) -> None:
-        # The verdict must be here before the rung's time is up, or survivors go untold.
+        if self._looked is not None:
+            await self._looked.wait()
+        # It must be here before the rung's time is up, or survivors go untold.
         verdict = await self.link.clear(0.8 * seconds, tools_only=tools_only)
-        self.put(st.Cleared(verdict.survivors, verdict.spared))
+        self.put(st.Cleared(verdict.survivors, verdict.spared, verdict.taken))
 
     def _release(self) -> None:
         if self.turn.state is not TurnState.ENDED:  # unstopped: it runs on without its cell

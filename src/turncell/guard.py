@@ -29,12 +29,17 @@ class Guard:
         return self._process.pid if self._process else None
 
     def watch(self, token: str) -> None:
-        """Have everything that carries `token` ended when this process dies."""
-        self._tokens.append(token)
+        """Have everything that carries `token` ended when this process dies.
+
+        Said again with each prompt, so that a guard that died is started again.
+        """
+        known = token in self._tokens
+        if not known:
+            self._tokens.append(token)
         if self._process is None or self._process.poll() is not None:
             self._start()
-            self._tell("".join(f"+{known}\n" for known in self._tokens))
-        else:
+            self._tell("".join(f"+{each}\n" for each in self._tokens))
+        elif not known:
             self._tell(f"+{token}\n")
 
     def close(self) -> None:
@@ -69,6 +74,6 @@ class Guard:
 
     def _tell(self, words: str) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with suppress(OSError):  # a guard that died is started again with the next token
+            with suppress(OSError):  # a guard that died is started again with the next prompt
                 self._process.stdin.write(words.encode())
                 self._process.stdin.flush()

@@ -10,13 +10,14 @@ import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import anyio
 
 from turncell import events as ev
 from turncell.backends.base import NOBODY, Backend, Connection, Hangup, Launch, Processes
 from turncell.painter import off_loop
-from turncell.procs import Proc, Verdict, new_token
+from turncell.procs import Proc, Verdict, listed, new_token
 from turncell.settings import Settings
 
 __all__ = ["Link"]
@@ -130,6 +131,13 @@ class Link:
 
         self.left_running = await off_loop(work)
 
+    async def look_at_earlier_work(self, looked: anyio.Event) -> None:
+        """Forget what ended by itself before a stop: the rest is spared, or goes with it."""
+        processes = self._processes
+        if processes is not None and self.left_running:
+            self.left_running = await off_loop(processes.alive, self.left_running)
+        looked.set()
+
     def _of_tools(self, processes: Processes, pid: int | None) -> set[Proc]:
         """What the agent's tools started: it is marked, or it left the agent's tree.
         (The agent's MCP servers carry our token too, but never leave the tree.)"""
@@ -197,9 +205,10 @@ class Link:
                 known = self._of_tools(processes, pid)
             else:
                 known = self.tree = self.tree | processes.tree(pid)
-            return processes.clear(
+            verdict = processes.clear(
                 token, known, spare=spare, tools_only=tools_only, seconds=seconds
             )
+            return replace(verdict, taken=listed(spare - processes.alive(spare)))
 
         return await off_loop(work)
 

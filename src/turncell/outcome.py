@@ -80,7 +80,7 @@ class StopReceipt:
     `requested_at` is seconds of the monotonic clock; a time is None when the
     thing did not happen. `rung` is the hardest step that was needed: `interrupt`
     also when the prompt was withdrawn before the agent had it. `spared` names processes that
-    earlier turns left running on purpose.
+    earlier turns left running on purpose, `taken` those of them that ended with the agent.
     """
 
     reason: Reason
@@ -94,6 +94,7 @@ class StopReceipt:
     resumable: bool = True
     text_chars: int = 0
     spared: list[Survivor] = field(default_factory=list)
+    taken: list[Survivor] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return the receipt as a JSON object."""
@@ -114,6 +115,8 @@ class StopReceipt:
             parts.append("nothing left running")
         if self.spared:
             parts.append("spared: " + ", ".join(map(str, self.spared)))
+        if self.taken:
+            parts.append("ended with the agent: " + ", ".join(map(str, self.taken)))
         return " · ".join(parts)
 
 

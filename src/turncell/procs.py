@@ -24,7 +24,7 @@ from turncell.outcome import Survivor
 
 __all__ = [
     "CHILD_MARK", "TOKEN", "Proc", "Verdict", "alive", "clear", "interrupt", "leftovers",
-    "marked", "new_token", "terminate", "tree",
+    "listed", "marked", "new_token", "terminate", "tree",
 ]  # fmt: skip
 
 #: Environment variable that every process of one connection carries.
@@ -54,10 +54,12 @@ class Proc:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a clearing found at its end: what could not be killed, what was spared."""
+    """What a clearing found at its end: what could not be killed, what was spared, and
+    what should have been but went with the agent (`taken`)."""
 
     survivors: tuple[Survivor, ...] = ()
     spared: tuple[Survivor, ...] = ()
+    taken: tuple[Survivor, ...] = ()
 
 
 def new_token() -> str:
@@ -145,7 +147,7 @@ def clear(
         left = (alive(known) | marked(token, tools_only=tools_only)) - spared
         looks = looks - 1 if not left else looks
         if looks == 0 or time.monotonic() >= deadline:
-            return Verdict(_listed(left), _listed(alive(spared)))
+            return Verdict(listed(left), listed(alive(spared)))
         for proc in _children_first(left):
             _kill(proc)
         time.sleep(_LAP)
@@ -168,7 +170,8 @@ def _signal(pid: int | None, number: int) -> None:
             psutil.Process(pid).send_signal(number)
 
 
-def _listed(found: set[Proc]) -> tuple[Survivor, ...]:
+def listed(found: set[Proc]) -> tuple[Survivor, ...]:
+    """The same as a receipt lists them, in order of their pids."""
     return tuple(proc.survivor() for proc in sorted(found, key=lambda proc: proc.pid))
 
 

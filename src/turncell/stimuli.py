@@ -83,6 +83,7 @@ class Cleared(Stimulus):
 
     survivors: tuple[Survivor, ...] = ()
     spared: tuple[Survivor, ...] = ()
+    taken: tuple[Survivor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

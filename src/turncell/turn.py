@@ -78,6 +78,7 @@ class Turn:
         self.dropped: list[ev.Event] = []
         self.survivors: tuple[Survivor, ...] = ()
         self.spared: tuple[Survivor, ...] = ()
+        self.taken: tuple[Survivor, ...] = ()
         self.sent = False
         self.closed_connection = False
         self._timeout = timeout
@@ -150,6 +151,7 @@ class Turn:
             resumable=opened,
             text_chars=text_chars,
             spared=list(self.spared),
+            taken=list(self.taken),
         )
 
     # One method a stimulus.
@@ -213,7 +215,7 @@ class Turn:
         if self.ladder.state is not StopState.IDLE:
             return self._ladder(self.ladder.handle(StopStimulus.FINISHED, now))
         outcome, self.reason = _ENDS.get(event.end, (Outcome.FAILED, None))
-        self.error = event.error if outcome is Outcome.FAILED else None
+        self.error = (event.error or _BROKE_OFF) if outcome is Outcome.FAILED else None
         return self._end(outcome)
 
     def _stop_asked(self, stimulus: StopAsked, now: float) -> list[Act | Order]:
@@ -270,7 +272,8 @@ class Turn:
         acts: list[Act] = []
         if self.ladder.state is not StopState.IDLE:
             acts = self.ladder.handle(StopStimulus.CLEARED, now)
-        self.survivors, self.spared = stimulus.survivors, stimulus.spared
+        self.survivors = stimulus.survivors
+        self.spared, self.taken = stimulus.spared, stimulus.taken
         if self.ladder.state is not StopState.IDLE:
             return self._ladder(acts)
         return self._end(self._clearing) if self.state is TurnState.CLEARING else []
@@ -324,6 +327,7 @@ class Turn:
         return [Order.RELEASE]
 
 
+_BROKE_OFF = "the agent broke off by itself, or something else interrupted it"
 _CLOSING_ACTS = (Act.SIGINT, Act.TERMINATE, Act.KILL, Act.REAP)
 
 #: What the agent's own terminal message makes of a turn nobody stopped.

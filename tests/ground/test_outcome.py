@@ -58,6 +58,11 @@ def test_the_line_names_what_was_spared() -> None:
     assert line.endswith("nothing left running · spared: 42 python -m http.server")
 
 
+def test_the_line_names_what_ended_with_the_agent() -> None:
+    line = str(receipt(taken=[SERVER]))
+    assert line.endswith("nothing left running · ended with the agent: 42 python -m http.server")
+
+
 def test_the_line_vouches_for_nothing_that_was_not_looked_at() -> None:
     assert "nothing left running" not in str(receipt(reaped_after=None))
 
@@ -69,7 +74,7 @@ def test_a_receipt_as_json() -> None:
         "ended_after": 0.4, "reaped_after": 0.5,
         "survivors": [{"pid": 41, "command": "sleep 1000"}], "connection": "warm",
         "resumable": True, "text_chars": 12,
-        "spared": [{"pid": 42, "command": "python -m http.server"}],
+        "spared": [{"pid": 42, "command": "python -m http.server"}], "taken": [],
     }  # fmt: skip
 
 

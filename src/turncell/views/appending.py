@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from turncell.transcript import Segment, Snapshot
 from turncell.views.base import (
+    earlier_lines,
     error_text,
     final_line,
-    spared_lines,
     status_line,
     survivor_lines,
     tool_line,
@@ -111,7 +111,7 @@ class Appender:
             yield self._line(f"error: {error}", "error")
         for line in survivor_lines(snapshot):
             yield self._line(line, "alarm")
-        for line in spared_lines(snapshot):
+        for line in earlier_lines(snapshot):
             yield self._line(line, "dim")
         yield self._line(final_line(snapshot), "info")
 

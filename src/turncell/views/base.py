@@ -20,7 +20,7 @@ __all__ = [
     "View",
     "error_text",
     "final_line",
-    "spared_lines",
+    "earlier_lines",
     "status_line",
     "stop_label",
     "survivor_lines",
@@ -216,7 +216,11 @@ def survivor_lines(end: End) -> list[str]:
     return [clean(f"STILL RUNNING: pid {s.pid} {s.command}") for s in survivors]
 
 
-def spared_lines(end: End) -> list[str]:
-    """A line for each process of an earlier turn that was left running on purpose."""
-    spared = end.receipt.spared if end.receipt is not None else ()
-    return [clean(f"left running by an earlier turn: pid {s.pid} {s.command}") for s in spared]
+def earlier_lines(end: End) -> list[str]:
+    """A line for each process that an earlier turn had left running on purpose."""
+    if end.receipt is None:
+        return []
+    spared, taken = end.receipt.spared, end.receipt.taken
+    lines = [f"left running by an earlier turn: pid {s.pid} {s.command}" for s in spared]
+    lines += [f"of an earlier turn, ended with the agent: pid {s.pid} {s.command}" for s in taken]
+    return [clean(line) for line in lines]

@@ -13,7 +13,7 @@ from typing import Any
 from turncell.outcome import RECORD_TYPE, Outcome, Reason, ToolCall, TurnResult
 from turncell.transcript import Segment, Snapshot, Transcript
 from turncell.views import frames
-from turncell.views.base import error_text, final_line, spared_lines, survivor_lines, tool_line
+from turncell.views.base import earlier_lines, error_text, final_line, survivor_lines, tool_line
 from turncell.views.blocks import PLAIN_AFTER
 from turncell.views.cleaning import clean
 from turncell.views.markup import escape_markdown, literal
@@ -70,7 +70,7 @@ def _tools(snapshot: Snapshot) -> list[ToolCall]:
 def _ending(snapshot: Snapshot) -> list[str]:
     error = error_text(snapshot)
     lines = [f"error: {error}"] if error else []
-    return [*lines, *survivor_lines(snapshot), *spared_lines(snapshot), final_line(snapshot)]
+    return [*lines, *survivor_lines(snapshot), *earlier_lines(snapshot), final_line(snapshot)]
 
 
 def _markdown(snapshot: Snapshot) -> str:
@@ -87,7 +87,7 @@ def _html(snapshot: Snapshot) -> str:
     if error:
         parts.append(frames.line(f"error: {error}", "error", ";white-space:pre-wrap"))
     parts += [frames.line(text, "alarm") for text in survivor_lines(snapshot)]
-    parts += [frames.line(text) for text in spared_lines(snapshot)]
+    parts += [frames.line(text) for text in earlier_lines(snapshot)]
     parts.append(frames.closing_line(final_line(snapshot)))
     return frames.frame("".join(parts))
 
