@@ -36,6 +36,9 @@ __all__ = ["ClaudeBackend", "ClaudeConnection"]
 # After the process has ended, how long (seconds) what it wrote may take to be
 # read. Its children can hold the pipe open, so its end is no sign.
 _LAST_WORDS = 0.3
+# An agent that closed its output, which nobody can hear any more, may take so long
+# (seconds) to leave before it counts as gone.
+_MUTE = 2.0
 # A start that takes longer than this is given up (seconds); slow disks and big
 # MCP set-ups were reported to take 80 s. A stop does not wait for it.
 _START_LIMIT = 180.0
@@ -100,7 +103,6 @@ class ClaudeConnection:
         self._rules = ToolRules(self._wire, deliver)
         self._hung_up = False
         self._tasks: list[asyncio.Task[Any]] = []
-        self._listening: asyncio.Task[None] | None = None
         options = options_for(launch)
         # Tools that need a permission are asked about over the control channel.
         spoken = replace(options, permission_prompt_tool_name="stdio")
@@ -140,8 +142,8 @@ class ClaudeConnection:
             raise self._start_error(error) from error
         finally:
             connecting.cancel()
-        self._listening = asyncio.ensure_future(self._listen())
-        self._tasks += [self._listening, asyncio.ensure_future(self._watch())]
+        listening = asyncio.ensure_future(self._listen())
+        self._tasks += [listening, asyncio.ensure_future(self._watch(listening))]
 
     async def _await_either(self, connecting: asyncio.Future[None]) -> None:
         """Until the agent answers or its process ends, which the SDK would not notice."""
@@ -226,13 +228,18 @@ class ClaudeConnection:
                     procs.terminate(self.pid)
                 return  # `_watch` says so, with the exit code
 
-    async def _watch(self) -> None:
-        await self.process.wait()
-        if self._listening is not None:
-            await asyncio.wait([self._listening], timeout=_LAST_WORDS)
+    async def _watch(self, listening: asyncio.Task[None]) -> None:
+        ended = asyncio.ensure_future(self.process.wait())
+        self._tasks.append(ended)
+        first: list[asyncio.Future[Any]] = [ended, listening]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([ended], timeout=_MUTE)
+        if ended.done():
+            await asyncio.wait([listening], timeout=_LAST_WORDS)
         self._hung_up = True
-        ended, said = f"the agent process ended ({self.process.ending})", self.process.last_words
-        self._deliver(Hangup(f"{ended}: {said}" if said else ended))
+        how = f"process ended ({self.process.ending})" if ended.done() else "closed its output"
+        said = self.process.last_words
+        self._deliver(Hangup(f"the agent {how}: {said}" if said else f"the agent {how}"))
 
 
 def _is_sdk_error(error: Exception) -> bool:

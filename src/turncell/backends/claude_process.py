@@ -15,6 +15,7 @@ The SDK still builds the command line (a private method, checked by a test).
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections import deque
@@ -146,6 +147,8 @@ class ClaudeProcess(Transport):
         except ValueError:
             frame = None
         if not isinstance(frame, dict):
+            if line.strip():
+                logging.getLogger("turncell").debug("the agent wrote no frame: %r", line[:200])
             return None
         if frame.get("type") == "result" and frame.get("is_error"):
             self._refused = frame

@@ -6,7 +6,7 @@ from typing import Any
 
 from claude_agent_sdk import ResultMessage
 
-__all__ = ["end_of", "error_of", "usage_of"]
+__all__ = ["end_of", "error_of", "refused", "usage_of"]
 
 #: What the agent's `terminal_reason` or `subtype` makes of a turn.
 _ENDS = {
@@ -57,6 +57,16 @@ def error_of(message: ResultMessage, end: str, kind: str | None) -> str | None:
         return said
     advice = _ADVICE.get(kind, "Another prompt may pass; --new starts the session afresh.")
     return f"{said}\n{advice}"
+
+
+def refused(why: str | None) -> str | None:
+    """What went wrong where a hook, say, kept the prompt from the model."""
+    if why is None:
+        return None
+    return (
+        f"the prompt was refused before the model saw it: {why.strip()}\n"
+        "Hooks come from the agent's settings files: --settings chooses which are read."
+    )
 
 
 def usage_of(usage: dict[str, Any] | None) -> dict[str, int] | None:

@@ -30,7 +30,7 @@ from claude_agent_sdk import (
 
 from turncell import events as ev
 from turncell.backends.base import NOBODY
-from turncell.backends.claude_result import end_of, error_of, usage_of
+from turncell.backends.claude_result import end_of, error_of, refused, usage_of
 
 __all__ = ["LIFECYCLE", "Wire"]
 
@@ -54,6 +54,7 @@ class Wire:
         self._stopping = ""
         self._denied: set[str] = set()
         self._api_error: str | None = None
+        self._refusal: str | None = None  # why the prompt was not put to the model
 
     def sent(self, turn_id: str) -> None:
         """A prompt is being handed over."""
@@ -184,6 +185,7 @@ class Wire:
             self._announces = True
             if data.get("state") == "started":
                 self._current = str(data.get("command_uuid"))
+                self._refusal = None
         elif message.subtype == "init":
             yield ev.SessionOpened(
                 turn_id=self._turn(), at=at, session_id=str(data.get("session_id")),
@@ -202,10 +204,19 @@ class Wire:
         elif message.subtype == "compact_boundary":
             text = "the agent shortened its memory of the conversation"
             yield ev.Notice(turn_id=self._turn(), at=at, text=text)
+        elif message.subtype == "informational":
+            yield from self._informed(data, at)
+
+    def _informed(self, data: dict[str, Any], at: float) -> Iterator[ev.Event]:
+        said, outcome = str(data.get("content") or ""), data.get("prompt_submit_outcome")
+        if isinstance(outcome, dict):  # the line that ends a prompt before a model call
+            self._refusal = str(outcome.get("reason") or said or "no reason given")
+        elif data.get("level") in ("warning", "error"):
+            yield ev.Notice(turn_id=self._turn(), at=at, text=said, level=data["level"])
 
     def _result(self, message: ResultMessage, at: float) -> Iterator[ev.Event]:
         turn_id = self._turn(message)
-        end = end_of(message)
+        end = end_of(message) if self._refusal is None else "error"
         usage, cost = usage_of(message.usage), self._turn_cost(message)
         if cost == 0:
             cost = None  # nothing was counted, which does not mean that it was free
@@ -214,9 +225,9 @@ class Wire:
         )
         yield ev.AgentFinished(
             turn_id=turn_id, at=at, end=end, session_id=message.session_id,
-            error=error_of(message, end, self._api_error),
+            error=refused(self._refusal) or error_of(message, end, self._api_error),
         )  # fmt: skip
-        self._api_error = None
+        self._api_error = self._refusal = None
         if turn_id == self._current:
             self._current = None
 
