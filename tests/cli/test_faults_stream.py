@@ -33,6 +33,7 @@ SCRIPT = (
     Scenario("same", when="twice the same", replies=[
         Reply("The same. ", LOOK), Reply("The same. ", LOOK), Reply("Done."),
     ]),
+    Scenario("look", when="look once", replies=[Reply("I look. ", LOOK), Reply("Seen.")]),
     Scenario("block", when="block", replies=[
         Reply("I wait. ", ToolUse("Bash", {"command": "tail -f /dev/null"})), Reply("Done."),
     ]),
@@ -117,6 +118,13 @@ def test_msg_g4_a_stream_that_closes_is_the_end_and_no_success(rogue: Session, n
     assert pid_of(rogue) != pid
 
 
+def hook_project(folder: Path, event: str, command: str) -> None:
+    """Make it a project whose settings run this at this event."""
+    hooks = {event: [{"hooks": [{"type": "command", "command": command}]}]}
+    (folder / ".claude").mkdir()
+    (folder / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+
+
 @pytest.mark.parametrize("answer", [
     "echo 'not on Sundays' >&2; exit 2",
     """echo '{"decision":"block","reason":"not on Sundays"}'""",
@@ -125,16 +133,28 @@ def test_msg_g4_a_stream_that_closes_is_the_end_and_no_success(rogue: Session, n
 def test_msg_g5_a_prompt_that_a_hook_blocks_is_no_success(
     agents: Agents, tmp_path: Path, answer: str
 ) -> None:
-    hook = {"type": "command", "command": f"grep -q forbidden || exit 0; {answer}"}
-    (tmp_path / ".claude").mkdir()
-    settings = {"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}
-    (tmp_path / ".claude" / "settings.json").write_text(json.dumps(settings))
+    hook_project(tmp_path, "UserPromptSubmit", f"grep -q forbidden || exit 0; {answer}")
     session = agents.session("blocked", cwd=str(tmp_path), sources=("project",))
     result = run(session, "forbidden")
     assert (result.outcome, result.text) == (Outcome.FAILED, "")
     assert "not on Sundays" in (result.error or "") and "--settings" in (result.error or "")
     assert agents.calls("forbidden") == []
     goes_on(session, result)
+    session.close()
+
+
+@pytest.mark.parametrize(("event", "outcome", "text"), [
+    ("PostToolUse", Outcome.FAILED, "I look. "),
+    ("Stop", Outcome.COMPLETED, "I look. \n\nSeen."),
+])  # fmt: skip
+def test_msg_g5_a_turn_that_a_hook_ends_is_whole_or_no_success(
+    agents: Agents, tmp_path: Path, event: str, outcome: Outcome, text: str
+) -> None:
+    hook_project(tmp_path, event, """echo '{"continue":false,"stopReason":"enough"}'""")
+    session = agents.session(f"ended-{event}", cwd=str(tmp_path), sources=("project",))
+    result = run(session, "look once")
+    assert (result.outcome, result.text) == (outcome, text)
+    assert "Seen" not in (result.error or "") and bool(result.error) is (outcome is Outcome.FAILED)
     session.close()
 
 

@@ -96,6 +96,7 @@ def test_the_answer_is_seen_while_the_cell_still_runs(agent_kernel: AgentKernel)
     kernel.wait_for(lambda: f"Stopping {bound - 1} s (Force)" == label(kernel, button), 5)
     assert not cell.done
     kernel.wait(cell, bound + 3)
+    assert "stopped by you, by force" in cell.text
     assert kernel.value(FACTS) == ["killed", "user", "kill", "closed"]
     assert kernel.value("r.receipt.survivors") == []
     assert kernel.value("r.receipt.reaped_after") <= bound

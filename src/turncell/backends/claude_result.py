@@ -11,6 +11,7 @@ __all__ = ["end_of", "error_of", "refused", "usage_of"]
 #: What the agent's `terminal_reason` or `subtype` makes of a turn.
 _ENDS = {
     "completed": "completed",
+    "stop_hook_prevented": "completed",  # the user's hook let it end, after its answer
     "aborted_streaming": "aborted",
     "aborted_tools": "aborted",
     "max_turns": "max_turns",
@@ -51,7 +52,9 @@ def error_of(message: ResultMessage, end: str, kind: str | None) -> str | None:
         return "the agent used up its budget (--max-budget)"
     if end != "error":
         return None
-    said = message.result or "; ".join(message.errors or ())
+    said = "; ".join(message.errors or ())
+    if message.is_error:  # else the result is the answer
+        said = message.result or said
     said = said or f"the agent ended early ({message.terminal_reason or message.subtype})"
     if kind is None:
         return said
