@@ -119,13 +119,13 @@ class Attendance:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("stops")
-    group.addoption("--stops", default="300", help="how many scripted stops to try, or all (300)")
-    group.addoption("--stops-seed", type=int, help="which of them: a seed said by an earlier run")
+    group.addoption("--stops", choices=["some", "all"], default="some", help="how many to try")
+    group.addoption("--stops-seed", type=int, help="which ones: a seed that an earlier run said")
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    how_many, seed = config.getoption("--stops"), stops_seed(config)
-    return f"stops: {how_many}" + ("" if how_many == "all" else f", --stops-seed {seed}")
+def pytest_report_header(config: pytest.Config) -> str | None:
+    some = config.getoption("--stops") == "some"
+    return f"a sample of the stops: --stops-seed {stops_seed(config)}" if some else None
 
 
 def stops_seed(config: pytest.Config) -> int:
@@ -134,15 +134,25 @@ def stops_seed(config: pytest.Config) -> int:
     return chosen if chosen is not None else datetime.date.today().toordinal()
 
 
+def sample_of_stops(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out all but so many of each test with the marker `stops(N)`, unless all are wanted."""
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("stops"):
+            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    dice, left_out = random.Random(stops_seed(config)), set()
+    for stops in groups.values():
+        marker = stops[0].get_closest_marker("stops")
+        dice.shuffle(stops)
+        left_out |= set(stops[marker.args[0] :] if marker else ())
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A sample of the stops; the cheapest first, so that what is plainly wrong is said soon."""
-    stops = [item for item in items if item.get_closest_marker("stops")]
-    how_many = config.getoption("--stops")
-    if how_many != "all" and len(stops) > int(how_many):
-        random.Random(stops_seed(config)).shuffle(stops)
-        left_out = set(stops[int(how_many) :])
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=list(left_out))
+    """The cheapest first, so that what is plainly wrong is said soon."""
+    if config.getoption("--stops") == "some" and not any("[" in arg for arg in config.args):
+        sample_of_stops(config, items)
     folders = ("modelserver", "contract", "runtime", "cli", "kernel", "notebooks", "browser")
     rank = {name: place for place, name in enumerate(folders, 1)}
 

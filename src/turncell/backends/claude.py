@@ -76,8 +76,7 @@ class ClaudeBackend:
             return other
 
     async def _start(self, launch: Launch, deliver: Deliver) -> ClaudeConnection:
-        self._guard.watch(launch.token)
-        connection = ClaudeConnection(launch, deliver)
+        connection = ClaudeConnection(launch, deliver, self._guard)
         try:
             with anyio.fail_after(_START_LIMIT):
                 await connection.open()
@@ -96,8 +95,11 @@ class ClaudeBackend:
 class ClaudeConnection:
     """One live agent CLI."""
 
-    def __init__(self, launch: Launch, deliver: Deliver) -> None:
+    def __init__(self, launch: Launch, deliver: Deliver, guard: Guard) -> None:
         self.history_missing = False
+        self._token = launch.token
+        self._guard = guard
+        guard.watch(self._token)
         self._deliver = deliver
         self._wire = Wire(cost_so_far=None if launch.opened else 0.0)
         self._rules = ToolRules(self._wire, deliver)
@@ -171,6 +173,7 @@ class ClaudeConnection:
 
     async def send(self, prompt: Prompt) -> None:
         """Write the prompt, named by its uuid."""
+        self._guard.watch(self._token)
         self._rules.turn_id = prompt.turn_id
         self._wire.sent(prompt.turn_id)
 

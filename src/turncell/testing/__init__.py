@@ -14,8 +14,13 @@ Two stand-ins, both without an account and a network:
 - a **model server** plays the model, and the real agent binary talks to it: see
   `ModelServer` and the pytest fixtures `model_server` and `model_server_env`.
 
-`Play` and its steps are in `turncell.backends.scripted_steps`, the scripts of the
-model server (`Script`, `Scenario`, `Reply`, ...) in `turncell.modelserver`.
+And the stop contract, as checks of what was seen from the outside: `Evidence` of one stop
+and the promises that it breaks (`violations`), and a test class for an agent or a backend
+of your own: see `StopSuite`.
+
+`Play` and its steps are in `turncell.backends.scripted_steps`, misbehaving agents made of
+them in `turncell.testing.agents`, the scripts of the model server (`Script`, `Scenario`,
+`Reply`, ...) in `turncell.modelserver`.
 """
 
 from __future__ import annotations
@@ -46,14 +51,18 @@ from turncell.backends.scripted_steps import (
     Think,
 )
 from turncell.session import book
+from turncell.testing.promises import PROMISES, Evidence, violations
+from turncell.testing.suite import StopCase, StopSuite, agents_from
 
 if TYPE_CHECKING:
     from turncell.modelserver import ModelServer, Reply, Scenario, Script
 
 __all__ = [
+    "PROMISES",
     "Ask",
     "Die",
     "EndTool",
+    "Evidence",
     "Finish",
     "Freeze",
     "Manners",
@@ -70,9 +79,13 @@ __all__ = [
     "Spawn",
     "StartTool",
     "Step",
+    "StopCase",
+    "StopSuite",
     "Tell",
     "Think",
+    "agents_from",
     "scripted",
+    "violations",
 ]
 
 _OF_THE_SERVER = ("ModelServer", "Reply", "Scenario", "Script")
@@ -94,18 +107,12 @@ def scripted(
     Opening and leaving it stops what runs and closes every agent, so that sessions
     meet the agent they are meant for; their names and conversations stay.
     """
-    the_book = book()
     backend = ScriptedBackend(*plays, start=start, refuses=refuses)
 
     def load() -> Backend:  # called in a worker thread, each time an agent is started
         if backend.tasks is None:
-            the_book.portal.start().start_task(backend.run)
+            book().portal.start().start_task(backend.run)
         return backend
 
-    the_book.close()
-    before, the_book.load = the_book.load, load
-    try:
+    with agents_from(load):
         yield backend
-    finally:
-        the_book.close()
-        the_book.load = before

@@ -1,0 +1,483 @@
+"""Stops the real agent over and over: who, when, by which way in and how often, by the dice.
+
+    python benchmarks/chaos.py --stops 500            # prints its seed
+    python benchmarks/chaos.py --seed 7 --only 123    # number 123 of that campaign again
+
+One kernel, the real SDK and agent binary behind a proxy that makes it misbehave. After each
+stop all promises are checked, from the outside where that can be, and the next turn must be
+exact and know what came before. Prints each violation with what replays it; exits with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import secrets
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "tests" / part) for part in ("", "kernel", "contract/stop")]
+
+from driver import Cell  # noqa: E402 - found by the line above
+from places import AgentKernel, Place  # noqa: E402
+from real import AGENTS, BY_HAND, ROGUE, SCRIPT, WAIT, words_for  # noqa: E402
+
+from turncell.backends.claude_launch import find_cli  # noqa: E402
+from turncell.modelserver import ModelServer, Reply, Scenario, Script, Words  # noqa: E402
+from turncell.testing.agents import MOMENTS  # noqa: E402
+
+ROUTES = {
+    "button": 6, "kernel interrupt": 4, "%agent stop": 3, "%agent stop --now": 1, "timeout": 2,
+    "API": 2, "unload": 1, "shutdown": 1, "SIGKILL": 1,
+}  # fmt: skip
+DEATHS = ("shutdown", "SIGKILL")
+#: What the turn of the other session says, 12 s long.
+BESIDE = "".join(f"w{n} " for n in range(120))
+NEIGHBOUR = Scenario("beside", when="beside you", replies=[Reply(Words(120, pace=0.1))])
+#: Seconds on this machine beyond what a rung may take; a busy one is late with everything.
+SLACK = 1.0
+
+SET_UP = """
+import json, threading, time, turncell, turncell.procs
+from turncell.outcome import Rung
+from turncell.testing import Evidence, violations
+main = turncell.Session("main")
+
+def stop_later(presses, gap):
+    turns = turncell.session.book().turns
+    def stop():
+        global asked
+        while (turn := turncell.session.book().turns[-1]) is turns[-1]:
+            time.sleep(0.01)
+        time.sleep(0.7)
+        asked = time.monotonic()
+        for _ in range(presses):
+            turn.stop("api")
+            time.sleep(gap)
+    threading.Thread(target=stop).start()
+
+def neighbour_turn(cli):
+    global neighbour, turn_beside
+    neighbour = turncell.Session("neighbour", cli=cli, system="test", sources=())
+    if "turn_beside" not in globals() or turn_beside.done():
+        turn_beside = neighbour.start("beside you")
+
+def beside():
+    # How the other session's turn fares, and its processes.
+    done, words = turn_beside.done(), WORDS_BESIDE
+    result = turn_beside.result(raise_error=False) if done else None
+    fine = not done or (str(result.outcome), result.text) == ("completed", words)
+    token = neighbour._conversation.link.token
+    return [fine, result and repr(result)[:300], [p.pid for p in turncell.procs.marked(token)]]
+
+def left_running():
+    return [p.pid for p in main._conversation.link.left_running]
+
+def judge(asked, over, bound, rung, sent, left, before_init):
+    return violations(Evidence(
+        name=r.turn_id, session_id=session_id, bound=bound, asked_at=asked, over_at=over, result=r,
+        left=tuple(turncell.outcome.Survivor(p, c) for p, c in left), sent=sent,
+        least_rung=rung and Rung(rung), withdrawn=before_init,
+        after=after, after_text="echo: and then", slack=SLACK))
+""".replace("SLACK", str(SLACK)).replace("WORDS_BESIDE", repr(BESIDE))
+
+
+@dataclass(frozen=True)
+class Throw:
+    """One throw of the dice."""
+
+    number: int
+    agent: str
+    moment: str
+    route: str
+    presses: int
+    gap: float
+    wait: float
+    ack: float
+    grace: float
+
+    def __str__(self) -> str:
+        times = f" x{self.presses} every {self.gap:.2f} s" if self.presses > 1 else ""
+        return (
+            f"{self.number}: {self.agent} / {self.moment} / {self.route}{times}, "
+            f"{self.wait:.2f} s later, ack {self.ack} grace {self.grace}"
+        )
+
+    @property
+    def bound(self) -> float:
+        """The longest this stop may take, in seconds."""
+        if self.route in ("unload", *DEATHS):
+            return 2.0
+        return self.ack + self.grace + 2.0 + 2.0 + 1.5
+
+    @property
+    def rung(self) -> str | None:
+        """The rung that must do; None where the clock and the presses decide."""
+        plain = self.presses == 1 and self.route not in ("unload", "%agent stop --now")
+        expected = AGENTS[self.agent][1]
+        if self.route == "%agent stop --now":
+            return "kill"
+        if not plain or self.moment == "starting" or "late" in self.agent:
+            return None
+        return expected and expected.value
+
+
+def throws(seed: int) -> Any:
+    """The whole campaign of a seed, one throw after the other."""
+    dice, number = random.Random(seed), 0
+    while True:
+        agent = dice.choice(["polite", *AGENTS])
+        moment = dice.choice([m for m in MOMENTS if m != "starting" and words_for(agent, m)])
+        route = dice.choices(list(ROUTES), list(ROUTES.values()))[0]
+        yield Throw(
+            number, agent, moment, route, dice.choice([1, 1, 1, 2, 3]),
+            dice.choice([0.0, 0.1, 0.5, 0.8]), dice.choice([0.0, 0.0, 0.05, 0.3, 1.0]),
+            dice.choice([1.0, 2.0]), dice.choice([1.0, 2.0]),
+        )  # fmt: skip
+        number += 1
+
+
+@dataclass
+class Campaign:
+    """The place, the present kernel, and what was found."""
+
+    place: Place
+    kernel: AgentKernel | None = None
+    session: str = ""
+    old: frozenset[int] = frozenset()
+    answers: list[float] = field(default_factory=list)
+    ends: dict[str, list[float]] = field(default_factory=dict)
+    rungs: Counter[str] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)
+
+    def fresh_kernel(self) -> AgentKernel:
+        """A kernel that is ready; it goes on with the conversation there is."""
+        kernel = self.kernel = AgentKernel(
+            self.place, TURNCELL_CLI=str(ROGUE), ROGUE_CLI=find_cli(None),
+            ROGUE_LOG=str(self.place.home / "rogue.log"), CLAUDE_CODE_MAX_RETRIES="3",
+            TURNCELL_PERMISSION_MODE="bypassPermissions",
+        )  # fmt: skip
+        assert kernel.run(SET_UP).status == "ok"
+        if self.session:
+            kernel.run(f"%agent resume {self.session}")
+        else:
+            kernel.run("%%agent\nremember this")
+        self.session = str(kernel.value("main.session_id"))
+        return kernel
+
+    # One stop.
+
+    def run(self, throw: Throw) -> list[str]:
+        """Do it, and say what was wrong."""
+        kernel = self.kernel or self.fresh_kernel()
+        if kernel.run("%%agent\nhello").status != "ok":
+            return ["no turn before the stop"]
+        kernel.run(f"session_id = {self.session!r}\nneighbour_turn({find_cli(None)!r})")
+        prompt = words_for(throw.agent, throw.moment)
+        assert prompt is not None
+        prompts = self.prompts()
+        background = throw.route.startswith("%agent") or throw.route in ("unload", *DEATHS)
+        options = f"-o r --ack {throw.ack} --grace {throw.grace}" + " --bg" * background
+        if throw.route == "timeout":
+            options += " --timeout 1.5"
+        elif throw.route == "API":
+            kernel.run(f"stop_later({throw.presses}, {throw.gap})")
+        calls = len(self.place.server.requests)
+        cell = kernel.start(f"%%agent {options}\n{prompt}")
+        self.reach(kernel, cell, throw, calls)
+        kernel.listen(throw.wait)
+        if throw.agent in BY_HAND:
+            for process in self.agents(kernel):
+                process.send_signal(signal.Signals[BY_HAND[throw.agent]])
+        if throw.route in DEATHS:
+            return self.die(kernel, throw)
+        shown = _words(cell.text)
+        wrong, asked, over = getattr(self, _METHODS[throw.route])(kernel, cell, throw)
+        fine, what, pids = kernel.value("beside()")
+        if not fine and throw.route != "unload":  # which ends every turn
+            wrong.append(f"8 contained: the other session's turn: {what}")
+        outcome, receipt = kernel.value("[str(r.outcome), r.receipt is not None]")
+        if not receipt:  # the agent was quicker: it died, or it was done
+            return wrong + self.too_late(kernel, throw, outcome)
+        reason, kept, warm = kernel.value("[str(r.reason), r.text, r.receipt.connection == 'warm']")
+        if reason not in _REASONS[throw.route]:
+            wrong.append(f"10 deliberate: the reason is {reason}")
+        lost = set(shown) - set(kept.split())
+        gone = set(shown) - set(_words(cell.text)) if throw.route != "unload" else ()
+        if lost or gone:
+            wrong.append(f"5 nothing shown is lost: not kept {lost}, not on screen {gone}")
+        left = self.left(kernel, warm, pids)
+        sent = self.prompts() - prompts
+        return wrong + self.go_on(kernel, throw, asked, over, sent, left)
+
+    def reach(self, kernel: AgentKernel, cell: Cell, throw: Throw, calls: int) -> None:
+        """Until the turn is at the moment, as far as one can see it from here."""
+        if throw.moment == "before init" or throw.route in ("timeout", "API"):
+            return
+        if throw.moment == "tool running":
+            met: Callable[[], Any] = lambda: self.tools() or cell.error  # noqa: E731
+        elif throw.moment == "API retrying":
+            met = lambda: len(self.place.server.requests) > calls  # noqa: E731
+        elif throw.moment == "first delta":
+            met = lambda: "w0" in cell.text or cell.error  # noqa: E731
+        elif throw.moment == "before the result":
+            met = lambda: "w19" in cell.text or cell.error  # noqa: E731
+        else:
+            met = lambda: "w3" in cell.text or cell.error  # noqa: E731
+        kernel.wait_for(met, 45, f"the moment of {throw}")
+
+    def go_on(
+        self, kernel: AgentKernel, throw: Throw, asked: float, over: float, sent: int, left: Any
+    ) -> list[str]:
+        """The next turn, and the judgement of it all."""
+        after = kernel.run("%%agent -o after\nand then", 60)
+        if after.status != "ok":
+            return [f"6 resumable: the next cell failed: {after.error}"]
+        history = self.history()
+        facts = [asked, over, throw.bound, throw.rung, sent, left, throw.moment == "before init"]
+        wrong = list(kernel.value(f"judge(*__import__('json').loads({json.dumps(facts)!r}))"))
+        if "remember this" not in history:
+            wrong.append("6 resumable: the conversation before is forgotten")
+        receipt = kernel.value("r.receipt.to_json()")
+        self.rungs[receipt["rung"]] += 1
+        self.ends.setdefault(receipt["rung"], []).append(receipt["reaped_after"] or 99.0)
+        self.old = frozenset(kernel.value("left_running()"))
+        return wrong
+
+    def die(self, kernel: AgentKernel, throw: Throw) -> list[str]:
+        """The kernel ends under the turn: nothing is left, and the next one goes on."""
+        wrong = []
+        if throw.route == "shutdown":
+            kernel.client.shutdown()
+        else:
+            os.kill(kernel.pid, signal.SIGKILL)
+        began = time.monotonic()
+        while self.place.processes(kernel.pid) and time.monotonic() < began + 8:
+            time.sleep(0.05)
+        took = time.monotonic() - began
+        if took > 5.0 + SLACK:
+            wrong.append(f"4 proved: after {took:.1f} s alive: {self.place.processes(kernel.pid)}")
+        self.ends.setdefault(throw.route, []).append(took)
+        calls = len(self.place.server.requests)
+        kernel.__exit__()
+        kernel = self.fresh_kernel()
+        if len(self.place.server.requests) != calls:
+            wrong.append("10 deliberate: the model was called after the kernel had died")
+        after = kernel.run("%%agent -o after\nand then", 60)
+        if after.status != "ok" or kernel.value("after.text") != "echo: and then":
+            wrong.append(f"6 resumable: the next kernel: {after.error}")
+        elif "remember this" not in self.history():
+            wrong.append("6 resumable: the next kernel does not remember")
+        self.old = frozenset()
+        return wrong
+
+    def too_late(self, kernel: AgentKernel, throw: Throw, outcome: str) -> list[str]:
+        """The turn was over before the stop came: the stop must have done nothing."""
+        self.ends.setdefault("nothing: the turn was over", []).append(0.0)
+        after = kernel.run("%%agent -o after\nand then", 60)
+        good = after.status == "ok" and kernel.value("after.text") == "echo: and then"
+        expected = outcome == "lost" and ("dies" in throw.agent or throw.agent == "killed")
+        wrong = [] if good else [f"9 exact: the next cell: {after.error}"]
+        return wrong + ([] if expected else [f"10 deliberate: {outcome}, and no receipt"])
+
+    # The ways in.
+
+    def button(self, kernel: AgentKernel, cell: Cell, throw: Throw) -> Any:
+        """Clicks."""
+        comm = kernel.wait_for(lambda: kernel.button("Stop") or cell.done, 20, "the button")
+
+        def press() -> None:
+            if isinstance(comm, str) and comm in kernel.widgets:
+                kernel.click(comm)
+
+        return self.press(kernel, cell, throw, comm, press)
+
+    def interrupt(self, kernel: AgentKernel, cell: Cell, throw: Throw) -> Any:
+        """Kernel interrupts, while the cell runs."""
+        comm = kernel.wait_for(lambda: kernel.button("Stop") or cell.done, 20, "the button")
+
+        def press() -> None:
+            if not cell.done:
+                kernel.interrupt()
+
+        return self.press(kernel, cell, throw, comm, press)
+
+    def press(
+        self, kernel: AgentKernel, cell: Cell, throw: Throw, comm: Any, press: Callable[[], None]
+    ) -> Any:
+        """All the presses, the answer on screen, and the end of the cell."""
+
+        def answer() -> bool:
+            return cell.done or str(kernel.widgets.get(comm, {}).get("description")) != "Stop"
+
+        asked = time.monotonic()
+        press()
+        kernel.wait_for(answer, 10, "an answer")
+        took = time.monotonic() - asked
+        for _ in range(throw.presses - 1):
+            kernel.listen(max(0.0, asked + throw.gap - time.monotonic()))
+            press()
+        self.answers.append(took)
+        kernel.wait(cell, 40)
+        wrong = [] if took < 0.5 + SLACK else [f"1 seen: the answer took {took:.2f} s"]
+        return wrong, asked, time.monotonic()
+
+    def time_limit(self, kernel: AgentKernel, cell: Cell, throw: Throw) -> Any:
+        """The turn's own limit, or a thread that calls `Session.stop`."""
+        kernel.wait(cell, 60)
+        said = "r.receipt.requested_at if r.receipt else 0"
+        asked = kernel.value("asked" if throw.route == "API" else said)
+        return [], asked, time.monotonic()
+
+    def line(self, kernel: AgentKernel, cell: Cell, throw: Throw) -> Any:
+        """`%agent stop` in another cell, or unloading."""
+        words = "%unload_ext turncell" if throw.route == "unload" else throw.route
+        asked = time.monotonic()
+        for _ in range(throw.presses if throw.route == "%agent stop" else 1):
+            kernel.run(words)
+            kernel.listen(throw.gap if throw.presses > 1 else 0)
+        if throw.route == "unload":
+            kernel.run("%load_ext turncell")
+        kernel.run("%agent wait", 60)
+        over = time.monotonic()
+        if throw.route == "unload":  # loading it again is not the stop's
+            over = asked + kernel.value("r.receipt and r.receipt.reaped_after or 0")
+        return [], asked, over
+
+    # Looks.
+
+    def history(self) -> str:
+        """What the model was told with the last turn after a stop."""
+        calls = [r for r in self.place.server.requests if r.prompt == "and then"]
+        return json.dumps(calls[-1].history)
+
+    def agents(self, kernel: AgentKernel) -> list[psutil.Process]:
+        """The proxy and the agent binary."""
+        found = [p for p in self.place.processes() if "rogue.py" in " ".join(_command(p)[:3])]
+        return [q for p in found for q in (p, *p.children())]
+
+    def tools(self) -> list[psutil.Process]:
+        """The processes of tools of the present turn."""
+        words = (WAIT, "sleep 0.11")
+        return [p for p in self.place.processes() if " ".join(_command(p)) in words]
+
+    def left(self, kernel: AgentKernel, warm: bool, beside: list[int]) -> list[tuple[int, str]]:
+        """What of the turn is alive; an agent that is kept warm is not the turn's."""
+        agents = {p.pid for p in self.agents(kernel)} if warm else set()
+        guard = {p.pid for p in self.place.processes() if "guard_process" in " ".join(_command(p))}
+        found = self.place.processes(kernel.pid, *agents, *guard, *beside, *self.old)
+        return [(p.pid, " ".join(_command(p))[:80]) for p in found]
+
+    def prompts(self) -> int:
+        """How many prompts agents were given so far."""
+        log = self.place.home / "rogue.log"
+        return log.read_text().split().count("prompt") if log.exists() else 0
+
+
+_REASONS = {
+    "button": ["user"], "kernel interrupt": ["kernel_interrupt"], "timeout": ["timeout"],
+    "API": ["api"], "%agent stop": ["user"], "%agent stop --now": ["user"],
+    "unload": ["shutdown"],
+}  # fmt: skip
+_METHODS = {
+    "button": "button", "kernel interrupt": "interrupt", "timeout": "time_limit",
+    "API": "time_limit", "%agent stop": "line", "%agent stop --now": "line", "unload": "line",
+}  # fmt: skip
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\bw\d+\b", text)
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def summary(campaign: Campaign, seed: int, count: int) -> list[str]:
+    """The campaign in a few lines of Markdown."""
+    answers = sorted(campaign.answers) or [0.0]
+    lines = [
+        f"{count} stops of seed {seed}: {len(campaign.broken)} violations.",
+        "",
+        f"Answer on screen (clicks and interrupts, n = {len(answers)}): median "
+        f"{1000 * statistics.median(answers):.0f} ms, worst {1000 * answers[-1]:.0f} ms.",
+        "",
+        "| Ended by | Stops | Seconds to the end, median | worst |",
+        "|---|---|---|---|",
+    ]
+    for rung, ends in sorted(campaign.ends.items()):
+        row = f"{len(ends)} | {statistics.median(ends):.2f} | {max(ends):.2f}"
+        lines.append(f"| {rung} | {row} |")
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--stops", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000))
+    parser.add_argument("--only", type=int, nargs="*", help="only these numbers of the campaign")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        (home / "work").mkdir()
+        # Kernels would warn on stderr that they listen on TCP.
+        config = home / "ipython" / "profile_default" / "ipython_kernel_config.py"
+        config.parent.mkdir(parents=True)
+        config.write_text("get_config().IPKernelApp.log_level = 40\n")
+        with ModelServer(Script(NEIGHBOUR, *SCRIPT), home=home) as server:
+            campaign = Campaign(Place(home, server, secrets.token_hex(8)))
+            count = 0
+            try:
+                for throw in throws(options.seed):
+                    if count >= options.stops or (
+                        options.only and throw.number > max(options.only)
+                    ):
+                        break
+                    if options.only and throw.number not in options.only:
+                        continue
+                    count += 1
+                    attempt(campaign, throw, options.seed)
+            finally:
+                if campaign.kernel is not None:
+                    campaign.kernel.__exit__()
+    print("\n".join(summary(campaign, options.seed, count)))
+    return 1 if campaign.broken else 0
+
+
+def attempt(campaign: Campaign, throw: Throw, seed: int) -> None:
+    """One stop; a kernel that cannot go on is replaced."""
+    began = time.monotonic()
+    try:
+        wrong = campaign.run(throw)
+    except (TimeoutError, RuntimeError, AssertionError) as error:
+        wrong = [f"2 bounded: {type(error).__name__}: {str(error)[:300]}"]
+        if campaign.kernel is not None:
+            campaign.kernel.__exit__()
+            campaign.kernel = None
+    mark = "BROKEN" if wrong else "kept"
+    print(f"{mark} {time.monotonic() - began:.1f} s  {throw}", flush=True)
+    for line in wrong:
+        print(f"    {line}  (--seed {seed} --only {throw.number})", flush=True)
+        campaign.broken.append(f"{throw}: {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+"""The stop contract as a test class, for an agent of your own or a backend of your own.
+
+    from turncell.testing import StopSuite
+
+    class TestStopsOfMine(StopSuite):
+        def backend(self):
+            return MyBackend()
+
+        def prompt(self, agent, moment):
+            return MY_PROMPTS.get((agent, moment))
+
+Stops each agent that `prompt` has words for, at each moment, by each route of the Python
+API, in real time, and asserts that `turncell.testing.promises.violations` finds nothing.
+Everything below that has no underscore may be overridden.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from turncell.backends.base import Backend
+from turncell.handle import TurnHandle
+from turncell.outcome import Rung, Survivor, TurnResult
+from turncell.procs import CHILD_MARK, TOKEN
+from turncell.session import Session, book
+from turncell.settings import StopPolicy
+from turncell.testing.agents import AGENTS, MOMENTS
+from turncell.testing.promises import Evidence, Pictures, violations
+
+__all__ = ["ROUTES", "StopCase", "StopSuite", "agents_from"]
+
+#: Seconds that only a hang takes.
+PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class StopCase:
+    """One stop: which agent, when, and how it is asked for."""
+
+    agent: str
+    moment: str
+    route: str
+
+    def __str__(self) -> str:
+        return f"{self.agent} / {self.moment} / {self.route}"
+
+
+def _twice(session: Session, turn: TurnHandle) -> None:
+    turn.stop()
+    turn.wait(0.5)
+    turn.stop()
+
+
+#: Ways to ask for a stop from Python. `timeout` is said with the prompt.
+ROUTES: dict[str, Callable[[Session, TurnHandle], object]] = {
+    "user": lambda session, turn: turn.stop(),
+    "user, twice": _twice,
+    "kernel interrupt": lambda session, turn: turn.stop("kernel_interrupt"),
+    "API": lambda session, turn: turn.stop("api"),
+    "session": lambda session, turn: session.stop(),
+    "now": lambda session, turn: turn.stop(now=True),
+    "timeout": lambda session, turn: None,
+    "close": lambda session, turn: book().close(),
+}
+
+
+@contextmanager
+def agents_from(load: Callable[[], Backend]) -> Iterator[None]:
+    """While open, every agent that this process starts comes from what `load` returns.
+
+    Opening and leaving it stops what runs and closes every agent, so that sessions
+    meet the agent they are meant for; their names and conversations stay.
+    """
+    the_book = book()
+    the_book.close()
+    before, the_book.load = the_book.load, load
+    try:
+        yield
+    finally:
+        the_book.close()
+        the_book.load = before
+
+
+class StopSuite:
+    """Subclass it and say how your agent is brought to misbehave."""
+
+    #: Seconds of each rung; short, so that a deaf agent does not take 15 s.
+    policy = StopPolicy(ack=1.0, grace=1.0, sigint=1.0, terminate=1.0)
+    #: Seconds after which the route `timeout` stops a turn.
+    timeout = 2.0
+    #: A prompt that is answered, before and after each stop, and the answer (None: any).
+    before: tuple[str, str | None] = ("remember this", None)
+    after: tuple[str, str] = ("and then", "echo: and then")
+
+    def backend(self) -> Backend | None:
+        """Your backend; None for the agent that turncell starts anyway. Called in a
+        worker thread, each time an agent is started."""
+        return None
+
+    def options(self) -> dict[str, Any]:
+        """Options of the session: `cli`, `cwd`, `permission_mode`, ..."""
+        return {}
+
+    def prompt(self, agent: str, moment: str) -> str | None:
+        """The words at which your agent behaves like this `agent` and comes to this
+        `moment`; None where it cannot."""
+        raise NotImplementedError
+
+    def reached(self, turn: TurnHandle, moment: str) -> bool:
+        """Whether the turn is at the moment. By default its events tell."""
+        at = MOMENTS[moment]
+        return not at.opens or at.reached(turn._events)
+
+    def just_before(self, agent: str, session: Session) -> None:
+        """Called right before the stop: to freeze a process, or to kill it."""
+
+    def least_rung(self, case: StopCase, policy: StopPolicy) -> Rung | None:
+        """The politest rung that such an agent heeds; None: do not check."""
+        return None
+
+    def sent(self, prompt: str) -> int:
+        """How often your agent was given this prompt."""
+        return 1
+
+    def remembers(self, session: Session) -> bool | None:
+        """Whether the agent, asked `after`, knew what was said `before`; None: unknown."""
+        return None
+
+    def agents(self) -> Iterable[str]:
+        """The agents to try."""
+        return AGENTS
+
+    def cases(self) -> list[StopCase]:
+        """Every stop to try: a question takes no time, and a start has no timeout."""
+        return [
+            StopCase(agent, moment, route)
+            for agent in self.agents()
+            for moment in MOMENTS
+            for route in ROUTES
+            if self.prompt(agent, moment) is not None
+            and not (route == "timeout" and moment in ("starting", "question pending"))
+        ]
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """One test a case."""
+        if "case" in metafunc.fixturenames:
+            metafunc.parametrize("case", self.cases(), ids=str)
+
+    def test_a_stop_keeps_its_promises(self, case: StopCase) -> None:
+        """All of them, of one stop."""
+        with ExitStack() as stack:
+            backend = self.backend()
+            if backend is not None:
+                stack.enter_context(agents_from(lambda: backend))
+            assert violations(self.stop(case)) == []
+
+    def stop(self, case: StopCase) -> Evidence:
+        """Bring the agent to the moment, stop it by the route, go on, and say what was seen."""
+        session, prompt = Session("stops", **self.options()), self.prompt(case.agent, case.moment)
+        assert prompt is not None
+        session.start(self.before[0]).result(PATIENCE)
+        if case.moment == "starting":
+            session.close()
+        pictures, session_id = Pictures(), session.session_id
+        limit = {"timeout": self.timeout} if case.route == "timeout" else {}
+        turn = session.start(prompt, view=pictures, stop=self.policy, **limit)
+        self._wait_for(turn, case.moment)
+        link = session._conversation.link
+        earlier = tuple(proc.survivor() for proc in link.left_running)
+        pid = link.connection.pid if link.connection is not None else None
+        children = _children(pid)
+        self.just_before(case.agent, session)
+        asked = time.monotonic()
+        ROUTES[case.route](session, turn)
+        result = turn.result(PATIENCE, raise_error=False)
+        over_at = time.monotonic()
+        if case.route == "timeout" and result.receipt is not None:
+            asked = result.receipt.requested_at
+        alive = _alive(link.token)
+        after = session.start(self.after[0]).result(PATIENCE, raise_error=False)
+        return Evidence(
+            name=str(case),
+            session_id=session_id,
+            bound=self._policy(case).total,
+            asked_at=asked,
+            over_at=over_at,
+            pictures=tuple(pictures.seen),
+            result=result,
+            left=_left(alive, result, earlier),
+            earlier=earlier,
+            children=tuple(s for s in earlier if s.pid in children),
+            earlier_left=tuple(s for s in earlier if s.pid in alive),
+            least_rung=self.least_rung(case, self._policy(case)),
+            sent=0 if case.moment == "starting" else self.sent(prompt),
+            withdrawn=case.moment == "before init",  # it may be, there
+            after=after,
+            after_text=self.after[1],
+            remembers=self.remembers(session),
+            slack=1.0,
+        )
+
+    def _wait_for(self, turn: TurnHandle, moment: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not self.reached(turn, moment):
+            if turn.done() or time.monotonic() > deadline:
+                turn.stop(now=True)
+                turn.result(PATIENCE, raise_error=False)
+                raise TimeoutError(f"the agent did not come to the moment: {moment}")
+            time.sleep(0.005)
+
+    def _policy(self, case: StopCase) -> StopPolicy:
+        return self.policy.hurried(2.0) if case.route == "close" else self.policy
+
+
+# Looks at the processes that do not ask turncell.
+
+
+def _alive(token: str) -> dict[int, dict[str, str]]:
+    """pid -> environment of every living process with this token."""
+    found = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            environment = process.environ()
+            if environment.get(TOKEN) == token and process.status() != psutil.STATUS_ZOMBIE:
+                found[process.pid] = environment
+    return found
+
+
+def _left(
+    alive: dict[int, dict[str, str]], result: TurnResult, earlier: tuple[Survivor, ...]
+) -> tuple[Survivor, ...]:
+    """What of them is the turn's: an agent that is kept warm and its servers are not."""
+    warm = result.receipt is not None and result.receipt.connection == "warm"
+    old = {survivor.pid for survivor in earlier}
+    return tuple(
+        Survivor(pid, environment.get("_", "a process"))
+        for pid, environment in alive.items()
+        if pid not in old and not (warm and environment.get(CHILD_MARK[0]) != CHILD_MARK[1])
+    )
+
+
+def _children(pid: int | None) -> set[int]:
+    with suppress(psutil.Error):
+        return {p.pid for p in psutil.Process(pid).children(recursive=True)} if pid else set()
+    return set()
