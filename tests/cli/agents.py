@@ -90,7 +90,10 @@ def running_agents(home: Path) -> Iterator[Agents]:
     with ModelServer(Script(), home=home) as server:
         for name in [n for n in os.environ if n.startswith("TURNCELL_")]:
             patch.delenv(name)
-        for name, value in {**server.env(), _MARK: mark, "CLAUDE_CODE_MAX_RETRIES": "1"}.items():
+        # With a home of its own: the shells of its tools would run the user's start files, wait
+        # for their locks, and leave them behind when they are killed.
+        variables = {**server.env(), "HOME": str(home), _MARK: mark, "CLAUDE_CODE_MAX_RETRIES": "1"}
+        for name, value in variables.items():
             patch.setenv(name, value)
         agents = Agents(server, home, mark)
         try:
