@@ -190,14 +190,8 @@ class Campaign:
         prompt = words_for(throw.agent, throw.moment)
         assert prompt is not None
         prompts = self.prompts()
-        background = throw.route.startswith("%agent") or throw.route in ("unload", *DEATHS)
-        options = f"-o r --ack {throw.ack} --grace {throw.grace}" + " --bg" * background
-        if throw.route == "timeout":
-            options += " --timeout 1.5"
-        elif throw.route == "API":
-            kernel.run(f"stop_later({throw.presses}, {throw.gap})")
         calls = len(self.place.server.requests)
-        cell = kernel.start(f"%%agent {options}\n{prompt}")
+        cell = self.begin(kernel, throw, prompt)
         self.reach(kernel, cell, throw, calls)
         kernel.listen(throw.wait)
         if throw.agent in BY_HAND:
@@ -223,6 +217,16 @@ class Campaign:
         left = self.left(kernel, warm, pids)
         sent = self.prompts() - prompts
         return wrong + self.go_on(kernel, throw, asked, over, sent, left)
+
+    def begin(self, kernel: AgentKernel, throw: Throw, prompt: str) -> Cell:
+        """Run the cell that is to be stopped."""
+        background = throw.route.startswith("%agent") or throw.route in ("unload", *DEATHS)
+        options = f"-o r --ack {throw.ack} --grace {throw.grace}" + " --bg" * background
+        if throw.route == "timeout":
+            options += " --timeout 1.5"
+        elif throw.route == "API":
+            kernel.run(f"stop_later({throw.presses}, {throw.gap})")
+        return kernel.start(f"%%agent {options}\n{prompt}")
 
     def reach(self, kernel: AgentKernel, cell: Cell, throw: Throw, calls: int) -> None:
         """Until the turn is at the moment, as far as one can see it from here."""
