@@ -58,7 +58,8 @@ from turncell.testing import Evidence, violations
 main = turncell.Session("main")
 
 def stop_later(presses, gap):
-    turns = turncell.session.book().turns
+    global asked
+    asked, turns = 0.0, turncell.session.book().turns
     def stop():
         global asked
         while (turn := turncell.session.book().turns[-1]) is turns[-1]:
