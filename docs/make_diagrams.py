@@ -2,7 +2,7 @@
 
     python docs/make_diagrams.py
 
-Everything between the two markers in ladder.md is replaced, the prose is left alone.
+Everything between the two markers in stopping.md is replaced, the prose is left alone.
 A test fails when the page is not what this script would write.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from turncell.ladder import ON_ENTRY, RUNGS, TABLE, Act, StopLadder, StopState, StopStimulus
 from turncell.settings import StopPolicy, Strategy
 
-PAGE = Path(__file__).with_name("ladder.md")
+PAGE = Path(__file__).with_name("stopping.md")
 BEGIN = "<!-- made by docs/make_diagrams.py from here -->"
 END = "<!-- made by docs/make_diagrams.py to here -->"
 
@@ -122,7 +122,7 @@ def _seconds(state: StopState) -> str:
 
 
 def main() -> None:
-    """Write ladder.md anew."""
+    """Write stopping.md anew."""
     PAGE.write_text(rendered(PAGE.read_text("utf-8")), "utf-8")
 
 

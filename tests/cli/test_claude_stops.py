@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sys
 import time
@@ -76,6 +77,11 @@ SCRIPT = (
         Reply("I wait. ", bash("setsid tail -f /dev/null & setsid -f tail -F /dev/null; "
                                "tail -f /dev/zero >/dev/null")),
         Reply("Done."),
+    ]),
+    Scenario("background", when="in the background", replies=[
+        Reply("I begin. ", ToolUse("Bash", {"command": "tail -f /etc/hostname",
+                                            "run_in_background": True})),
+        Reply("It runs."),
     ]),
     Scenario("left", when="leave work", replies=[
         Reply("I begin. ", bash("setsid -f tail -f /dev/null")), Reply("It runs."),
@@ -196,6 +202,26 @@ def test_twice_in_a_row(agents: Agents, warm: Session) -> None:
         result = stopped(said(warm.start(f"text {next(_count)}"), "w2 "))
         assert result.outcome is Outcome.INTERRUPTED
     goes_on(agents, warm, result)
+
+
+@pytest.mark.timeout(600)
+def test_rapid_stops_and_prompts(
+    agents: Agents, warm: Session, pytestconfig: pytest.Config
+) -> None:
+    rounds = 200 if pytestconfig.getoption("--stops") == "all" else 25
+    dice = random.Random(rounds)
+    for number in range(rounds):
+        turn = warm.start(f"text, round {number}")
+        turn.wait(dice.choice([0.0, 0.002, 0.01, 0.03, 0.06, 0.1]))
+        turn.stop()
+        answer = warm.start(f"answer {number}")  # in line, before the stop is over
+        result = turn.result(GENEROUS, raise_error=False)
+        assert (result.outcome, result.reason) == (Outcome.INTERRUPTED, Reason.USER)
+        assert result.receipt is not None and result.receipt.connection == "warm"
+        after = answer.result(GENEROUS)
+        assert (after.text, after.receipt) == (f"echo: answer {number}", None)
+        assert {event.turn_id for event in after.events} == {after.turn_id}
+    assert f"answer {rounds - 2}" in agents.history(f"answer {rounds - 1}")
 
 
 def test_a_hail_of_presses_is_one_polite_stop(agents: Agents, warm: Session) -> None:
@@ -425,6 +451,31 @@ def test_work_that_an_earlier_turn_left_running_is_named_and_spared(agents: Agen
     left.kill()
     goes_on(agents, session, result)
     session.close()
+
+
+def test_background_shells_that_go_with_the_agent_are_named(agents: Agents) -> None:
+    session = agents.session("background")
+    session.start("a shell in the background").result(GENEROUS)
+    (left,) = (p for p in agents.commands("tail -f /etc/hostname") if p.name() == "tail")
+    forced = said(session.start(f"text {next(_count)}", strategy="kill"), "w2 ")
+    result = stopped(forced)
+    assert result.receipt is not None and result.receipt.rung is Rung.TERMINATE
+    assert left.pid in [s.pid for s in result.receipt.taken]
+    assert result.receipt.spared == [] and gone(left.pid)
+    goes_on(agents, session, result)
+    session.close()
+
+
+def test_a_guard_that_died_is_there_again_with_the_next_prompt(
+    agents: Agents, warm: Session
+) -> None:
+    before = book().guard.pid
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: gone(before))
+    warm.start(f"number {next(_count)}").result(GENEROUS)
+    after = book().guard.pid
+    assert after is not None and after != before and not gone(after)
 
 
 # The end of the kernel.

@@ -23,7 +23,7 @@ def diagrams() -> ModuleType:
 
 
 def page() -> str:
-    return (DOCS / "ladder.md").read_text("utf-8")
+    return (DOCS / "stopping.md").read_text("utf-8")
 
 
 def test_the_page_is_fresh(diagrams: ModuleType) -> None:

@@ -32,6 +32,10 @@ class _Actor:
         return self.spawned is not None and not self.spawned.mcp
 
     @property
+    def in_background(self) -> bool:
+        return self.spawned is not None and self.spawned.background
+
+    @property
     def in_tree(self) -> bool:
         return self.spawned is None or not self.spawned.loose
 
@@ -57,7 +61,8 @@ class Stage:
         for proc, actor in list(self._actors.items()):
             if actor.connection is not connection or not actor.in_tree:
                 continue
-            if agent if actor.spawned is None else tools and (agent or actor.is_tool):
+            ends = actor.is_tool and not actor.in_background
+            if agent if actor.spawned is None else tools and (agent or ends):
                 del self._actors[proc]
 
     # What `procs` does for real processes.

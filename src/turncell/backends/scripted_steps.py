@@ -156,10 +156,12 @@ class Tell(Step):
 @dataclass(frozen=True)
 class Spawn(Step):
     """A (make-believe) process of a tool. One that is `loose` left the agent's tree and
-    outlives both a polite stop and the agent; an `mcp` one is a server, not a tool's."""
+    outlives both a polite stop and the agent, one in the `background` outlives a polite
+    stop; an `mcp` one is a server, not a tool's."""
 
     command: str = "a tool"
     loose: bool = False
+    background: bool = False
     mcp: bool = False
     unkillable: bool = False
 

@@ -106,7 +106,7 @@ AGENTS: dict[str, Agent] = {
     ),
     "unkillable child": Agent(first=(Spawn("in the kernel's hands", unkillable=True),)),
     "keeps a server": Agent(first=(Spawn("a server", mcp=True), Spawn("a tool"))),
-    "background task": Agent(first=(Spawn("a background task", loose=True),)),
+    "background task": Agent(first=(Spawn("a background task", background=True),)),
     "floods": Agent(
         Manners(ack=0.05, ends=0.05), then=_FLOOD,
         moments=("first delta", "mid stream", "tool running", "API stalled", "before the result"),

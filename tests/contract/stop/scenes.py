@@ -21,7 +21,10 @@ NEVER = 100.0
 #: The seconds after which `timeout` stops a turn: every moment is reached by then.
 SOON = 3.0
 NEIGHBOUR = "tick " * 40
+#: What the turn before left running: the second is the agent's own child.
 OLD_WORK = Spawn("of an earlier turn", loose=True)
+OLD_CHILD = Spawn("of an earlier turn, a child", background=True)
+OLD = {OLD_WORK.command, OLD_CHILD.command}
 #: Seconds that the end of a kernel leaves, and the routes on which it does.
 LEAVE = 2.0
 LEAVING = ("unload", "kernel shutdown")
@@ -104,7 +107,7 @@ async def stop(room: Room, case: Case) -> Evidence:
     kind, starting = AGENTS[case.agent], case.moment == "starting"
     room.plays(
         play(case.agent, case.moment, when="the task"),
-        Play("Noted.", StartTool("s"), OLD_WORK, EndTool("s"), when="remember"),
+        Play("Noted.", StartTool("s"), OLD_WORK, OLD_CHILD, EndTool("s"), when="remember"),
         Play(Say(NEIGHBOUR, pace=1.0), when="neighbour"),
         Play("As you wish.", when="and then"),
     )
@@ -117,7 +120,7 @@ async def stop(room: Room, case: Case) -> Evidence:
     else:
         await room.send("remember").gone()
     link = room.conversation.link
-    assert starting or link.left_running
+    assert starting or {p.command for p in link.left_running} == OLD
     earlier, session_id = listed(link.left_running), room.conversation.session_id
     pictures = Pictures()
     limit = {"timeout": SOON} if case.route == "timeout" else {}
@@ -152,6 +155,7 @@ async def stop(room: Room, case: Case) -> Evidence:
         result=result,
         left=left,
         earlier=earlier,
+        children=tuple(s for s in earlier if s.command == OLD_CHILD.command),
         earlier_left=tuple(s for s in earlier if s.pid in {proc.pid for proc in alive}),
         least_rung=expected_rung(case),
         sent=room.backend.prompts.count("the task"),
@@ -178,7 +182,7 @@ async def reach(room: Room, cell: Cell, moment: str) -> None:
 def alive_of_turn(room: Room, neighbour: Cell, warm: bool) -> tuple[Survivor, ...]:
     """What of the turn lives, by a look at the stage itself. An agent that is kept warm
     and its servers are not the turn's any more."""
-    stays = {"of an earlier turn", "scripted agent", "a server"} if warm else {"of an earlier turn"}
+    stays = OLD | {"scripted agent", "a server"} if warm else OLD
     first = room.backend.connections[0]  # the neighbour's
     actors = room.backend.processes._actors.items()
     mine = {proc for proc, actor in actors if actor.connection is not first}
