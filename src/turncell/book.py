@@ -53,6 +53,8 @@ class Book:
         self.idle_limit = 1800.0
         self.results: list[TurnResult] = []
         self.turns: list[TurnHandle] = []
+        # The turn that `%agent stop` without a name meant last, and the newest one then.
+        self.aimed: tuple[TurnHandle, TurnHandle] | None = None
         self._conversations: dict[str, Conversation] = {}
         self._pid = os.getpid()
         self._waits_for_exit = False

@@ -12,6 +12,7 @@ from turncell.options import CELL_HELP, LATER_FORMS, LINE_FORMS, LINE_HELP, SESS
 from turncell.waiting import join
 
 if TYPE_CHECKING:
+    from turncell.handle import TurnHandle
     from turncell.magics import AgentMagics
     from turncell.outcome import TurnResult
 
@@ -99,17 +100,36 @@ class Commands:
         if name is not None:
             self._known(name)
         turns = [t for t in self._book.turns if t.running and name in (None, t.session)]
-        if "--all" not in flags:  # the one that runs; those behind it stay in line
-            current = [t for t in turns if t.session == self._book.current]
-            turns = (current or turns)[:1]
         told = self._end_unasked_work() if "--all" in flags and name is None else ""
+        if "--all" not in flags:  # the one that runs; those behind it stay in line
+            turns = turns[:1] if name is not None else self._aim(turns)
         if not turns:
-            return self._magics.say(told or "Nothing is running.")
+            return self._magics.say(told or self._nothing_to_stop())
         for turn in turns:
             turn.stop("user", now="--now" in flags)
         names = ", ".join(dict.fromkeys(t.session for t in turns))
         line = f"Stopping {len(turns)} turn(s) of {names}. %agent wait joins."
         return self._magics.say(f"{line} {told}".strip())
+
+    def _aim(self, running: list[TurnHandle]) -> list[TurnHandle]:
+        """The turn that is meant without a name. Said again, it is a press more for the
+        same turn: when that one is over, it may not hit another."""
+        newest = self._book.turns[-1:]
+        if self._book.aimed is not None and newest == [self._book.aimed[1]]:
+            return [turn for turn in running if turn is self._book.aimed[0]]
+        current = [turn for turn in running if turn.session == self._book.current]
+        chosen = (current or running)[:1]
+        self._book.aimed = (chosen[0], newest[0]) if chosen else None
+        return chosen
+
+    def _nothing_to_stop(self) -> str:
+        others = dict.fromkeys(turn.session for turn in self._book.turns if turn.running)
+        if not others:
+            return "Nothing is running."
+        return (
+            f"That turn is over already. Still running: {', '.join(others)}. "
+            "Stop one with %agent stop NAME, or all with --all."
+        )
 
     def _end_unasked_work(self) -> str:
         agents, processes = self._book.end_unasked_work()

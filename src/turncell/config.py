@@ -13,7 +13,7 @@ from turncell.errors import UsageError
 from turncell.names import names
 from turncell.settings import Settings
 
-__all__ = ["ENVIRONMENT", "settings_from_environment"]
+__all__ = ["ENVIRONMENT", "launch_key", "settings_from_environment"]
 
 
 #: Environment variable -> (setting, how to read it).
@@ -50,3 +50,11 @@ def settings_from_environment(environ: Mapping[str, str] | None = None) -> Setti
         except (ValueError, UsageError) as error:
             raise UsageError(f"{variable}={text}: {error}. Correct or unset it.") from None
     return settings
+
+
+def launch_key(settings: Settings) -> tuple[Settings, int]:
+    """What a running agent was started with: settings, and the variables it reads.
+    A key that was set after a failure must reach the next turn."""
+    ours = ("ANTHROPIC_", "CLAUDE_", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+    variables = sorted(item for item in os.environ.items() if item[0].startswith(ours))
+    return settings.launch_key(), hash(tuple(variables))

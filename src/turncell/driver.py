@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -83,11 +84,7 @@ class TurnRun:
 
     def hear(self, event: ev.Event | Hangup) -> None:
         """What the link delivers."""
-        if isinstance(event, Hangup):
-            self.put(st.Gone(event.detail))
-        else:
-            preview = isinstance(event, (ev.TextDelta, ev.ThinkingDelta))
-            self._inbox.put(st.Heard(event), urgent=not preview)
+        self._inbox.hear(event)
 
     # The loop.
 
@@ -135,7 +132,9 @@ class TurnRun:
     def _step(self, stimulus: st.Stimulus) -> None:
         dropped = len(self.turn.dropped)
         orders = self.turn.handle(stimulus, self._clock())
-        if isinstance(stimulus, st.Heard) and len(self.turn.dropped) == dropped:
+        if len(self.turn.dropped) > dropped:
+            logging.getLogger("turncell").debug("dropped, not of this turn: %r", stimulus)
+        elif isinstance(stimulus, st.Heard):
             self._keep(stimulus.event)
         for order in orders:
             _ORDERS[order](self)
@@ -215,17 +214,18 @@ class TurnRun:
             await self.link.hang_up()
 
     def _sweep(self) -> None:
-        self._tasks.start_soon(self._clear, self.turn.ladder.policy.settle, True)
+        self._tasks.start_soon(
+            partial(self._clear, self.turn.ladder.policy.settle, tools_only=True)
+        )
 
-    def _kill(self) -> None:
+    def _kill(self, **how: Any) -> None:
         self._starting.cancel()
-        self._tasks.start_soon(self._clear, self.turn.ladder.policy.kill, False)
+        self._tasks.start_soon(partial(self._clear, self.turn.ladder.policy.kill, **how))
 
-    async def _clear(self, seconds: float, tools_only: bool) -> None:
+    async def _clear(self, seconds: float, **how: Any) -> None:
         if self._looked is not None:
             await self._looked.wait()
-        # It must be here before the rung's time is up, or survivors go untold.
-        verdict = await self.link.clear(0.8 * seconds, tools_only=tools_only)
+        verdict = await self.link.clear(0.8 * seconds, **how)  # the rung's end would be too late
         self.put(st.Cleared(verdict.survivors, verdict.spared, verdict.taken))
 
     def _release(self) -> None:
@@ -265,6 +265,6 @@ _ORDERS: dict[Act | Order, Callable[[TurnRun], Any]] = {
     Act.SWEEP: TurnRun._sweep,
     Act.SIGINT: TurnRun._sigint,
     Act.TERMINATE: TurnRun._terminate,
-    Act.KILL: TurnRun._kill,
+    Act.KILL: partial(TurnRun._kill, patience=0.0),
     Act.REAP: TurnRun._kill,
 }

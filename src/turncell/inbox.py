@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import anyio
 
-from turncell.stimuli import Stimulus
+from turncell.backends.base import Hangup
+from turncell.events import Event, TextDelta, ThinkingDelta
+from turncell.stimuli import Gone, Heard, Stimulus
 
 __all__ = ["Inbox"]
 
@@ -30,6 +32,13 @@ class Inbox:
         self._mail.set()
         if urgent:
             self._urgent.set()
+
+    def hear(self, event: Event | Hangup) -> None:
+        """What the agent says. Text is a preview of what is said again: it may wait a little."""
+        if isinstance(event, Hangup):
+            self.put(Gone(event.detail))
+        else:
+            self.put(Heard(event), urgent=not isinstance(event, (TextDelta, ThinkingDelta)))
 
     def take(self) -> Iterator[Stimulus]:
         """What is here, and what comes while it is taken."""

@@ -6,7 +6,6 @@ fresh), where its events go, and how to be rid of it within a bound.
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ import anyio
 
 from turncell import events as ev
 from turncell.backends.base import NOBODY, Backend, Connection, Hangup, Launch, Processes
+from turncell.config import launch_key
 from turncell.painter import off_loop
 from turncell.procs import Proc, Verdict, listed, new_token
 from turncell.settings import Settings
@@ -24,6 +24,8 @@ __all__ = ["Link"]
 
 #: Seconds an agent gets to leave politely before it is killed.
 POLITE = 1.5
+#: Seconds that processes of tools get to put their locks and files in order.
+PATIENCE = 0.15
 
 #: Loads the backend: importing an SDK can take seconds, so it may not be on the loop.
 LoadBackend = Callable[[], Backend]
@@ -60,7 +62,7 @@ class Link:
     def warm(self, settings: Settings) -> bool:
         """Whether the connection there is can serve this turn."""
         alive = self.connection is not None and self.connection.alive
-        return alive and self._key == _launch_key(settings)
+        return alive and self._key == launch_key(settings)
 
     async def ready(self, settings: Settings) -> str | None:
         """Make an agent ready that has this conversation; raises SettingError.
@@ -86,7 +88,7 @@ class Link:
         exact = self.typed_id and not self.reached
         launch = Launch(settings, self.session_id, self.opened, exact, self.token)
         self.connection = await backend.connect(launch, deliver)
-        self._key = _launch_key(settings)
+        self._key = launch_key(settings)
         self.reached = True
         if self.connection.history_missing:
             self.opened = False
@@ -191,7 +193,12 @@ class Link:
             self._processes.interrupt(self.connection.pid)
 
     async def clear(
-        self, seconds: float, *, tools_only: bool = False, spare_earlier: bool = True
+        self,
+        seconds: float,
+        *,
+        tools_only: bool = False,
+        spare_earlier: bool = True,
+        patience: float = PATIENCE,
     ) -> Verdict:
         """Kill what is left of this connection and verify; within about `seconds`."""
         connection, processes, token = self.connection, self._processes, self.token
@@ -206,8 +213,9 @@ class Link:
             else:
                 known = self.tree = self.tree | processes.tree(pid)
             verdict = processes.clear(
-                token, known, spare=spare, tools_only=tools_only, seconds=seconds
-            )
+                token, known, spare=spare, tools_only=tools_only, seconds=seconds,
+                patience=patience,
+            )  # fmt: skip
             return replace(verdict, taken=listed(spare - processes.alive(spare)))
 
         return await off_loop(work)
@@ -256,11 +264,3 @@ class Link:
                 await self._gone.wait()
             return True
         return False
-
-
-def _launch_key(settings: Settings) -> tuple[Settings, int]:
-    """What a running agent was started with: settings, and the variables it reads.
-    A key that was set after a failure must reach the next turn."""
-    ours = ("ANTHROPIC_", "CLAUDE_", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
-    variables = sorted(item for item in os.environ.items() if item[0].startswith(ours))
-    return settings.launch_key(), hash(tuple(variables))

@@ -37,6 +37,7 @@ CHILD_MARK = ("CLAUDE_CODE_CHILD_SESSION", "1")
 _CLEAN_LOOKS = 3
 # Seconds between two looks at a tree that is being killed.
 _LAP = 0.02
+_KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL  # which are one there
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +135,17 @@ def clear(
     spare: Iterable[Proc] = (),
     tools_only: bool = False,
     seconds: float = 1.5,
+    patience: float = 0.0,
 ) -> Verdict:
     """Kill what carries `token` and what is in `known`, and look until nothing is left.
 
-    `spare` and its descendants are left alone. Takes at most about `seconds`.
+    `spare` and its descendants are left alone. For the first `patience` seconds it is told
+    to end (SIGTERM), so that it can put its locks and files in order. Takes at most about
+    `seconds`.
     """
-    known, spare = set(known), set(spare)
-    deadline = time.monotonic() + seconds
+    known, spare, told = set(known), set(spare), set[Proc]()
+    began = time.monotonic()
+    deadline = began + seconds
     looks = 1 if tools_only else _CLEAN_LOOKS
     while True:
         spared = _with_descendants(spare)
@@ -148,8 +153,10 @@ def clear(
         looks = looks - 1 if not left else looks
         if looks == 0 or time.monotonic() >= deadline:
             return Verdict(listed(left), listed(alive(spared)))
-        for proc in _children_first(left):
-            _kill(proc)
+        patient = time.monotonic() < began + min(patience, seconds / 2)
+        for proc in _children_first(left - told if patient else left):
+            _send(proc, signal.SIGTERM if patient else _KILL)
+        told |= left
         time.sleep(_LAP)
 
 
@@ -187,11 +194,11 @@ def _children_first(procs: set[Proc]) -> list[Proc]:
     return sorted(procs, key=lambda proc: (-proc.created, -proc.pid))
 
 
-def _kill(proc: Proc) -> None:
+def _send(proc: Proc, number: int) -> None:
     process = _live(proc)
     if process is not None:
         with suppress(psutil.Error, OSError):
-            process.kill()
+            process.send_signal(number)
 
 
 def _live(proc: Proc) -> psutil.Process | None:

@@ -154,7 +154,7 @@ class Transcript:
             picture,
             segments=self.segments(),
             model=self._model or picture.model,
-            session_id=self._session_id or picture.session_id,
+            session_id=picture.session_id or self._session_id or "",
             retry=self._retry,
             heard_at=self._heard_at,
             cost_usd=self._usage.cost_usd,

@@ -360,7 +360,7 @@ def test_what_cannot_be_killed_is_named(agents: Agents, monkeypatch: pytest.Monk
     process = psutil.Process(pid_of(session))
     process.suspend()
     with monkeypatch.context() as patch:
-        patch.setattr(procs, "_kill", lambda proc: None)
+        patch.setattr(procs, "_send", lambda proc, number: None)
         result = stopped(turn)
     assert result.receipt is not None
     assert [s.pid for s in result.receipt.survivors] == [process.pid]

@@ -183,3 +183,21 @@ def test_stop_now_goes_to_the_last_rung(agent_kernel: AgentKernel) -> None:
     ended(kernel, cell)
     assert kernel.value("[str(r.outcome), str(r.receipt.rung)]") == ["killed", "kill"]
     assert kernel.value("r.receipt.survivors") == []
+
+
+def test_a_stop_said_again_means_the_same_turn(agent_kernel: AgentKernel) -> None:
+    kernel = agent_kernel
+    kernel.run("r = None")
+    kernel.run("%%agent -s other --bg -o beside\ncount")
+    kernel.run("%%agent --bg -o r\ncount")
+    for _ in range(3):
+        said = kernel.run("%agent stop").text
+        kernel.wait_for(lambda: kernel.value("r is not None"), 10, "its end")
+    assert said == (
+        "That turn is over already. Still running: other. "
+        "Stop one with %agent stop NAME, or all with --all."
+    )
+    assert "Stopping 1 turn(s) of other" in kernel.run("%agent stop other").text
+    assert kernel.run("%agent wait main").error.startswith("TurnStopped")
+    assert kernel.run("%agent wait other").error.startswith("TurnStopped")
+    assert kernel.value("[str(x.outcome) for x in (r, beside)]") == ["interrupted"] * 2

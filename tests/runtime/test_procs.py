@@ -104,7 +104,7 @@ class Family:
     def end(self) -> None:
         for process in self._started:
             for proc in procs.tree(process.pid) | procs.marked(self.token):
-                procs._kill(proc)
+                procs._send(proc, signal.SIGKILL)
             process.kill()
             process.wait(GENEROUS)
             assert process.stdout is not None
@@ -270,12 +270,21 @@ def test_clear_of_nothing_is_one_look(family: Family) -> None:
     assert time.monotonic() - began < 5
 
 
+def test_what_is_given_time_is_told_first_and_killed_then(family: Family) -> None:
+    heeds, _ = family.start(PLAIN)
+    assert procs.clear(family.token, seconds=20, patience=10) == procs.Verdict()
+    assert family.reap(heeds) == -signal.SIGTERM
+    deaf, _ = family.start("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PLAIN)
+    assert procs.clear(family.token, seconds=20, patience=0.15) == procs.Verdict()
+    assert family.reap(deaf) == -signal.SIGKILL
+
+
 def test_a_pid_that_was_used_again_is_nobodys_business(family: Family) -> None:
     stranger, _ = family.start(PLAIN, token="of somebody else")
     created = psutil.Process(stranger).create_time()
     former = Proc(stranger, created - 100.0)
     assert procs.alive([former]) == set()
-    procs._kill(former)
+    procs._send(former, signal.SIGKILL)
     assert procs.clear(family.token, [former], spare=[former], seconds=5) == procs.Verdict()
     assert pids(procs.tree(stranger)) == {stranger}
 
@@ -304,7 +313,7 @@ def test_what_cannot_be_killed_is_named_within_the_bound(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, _ = family.start(PLAIN)
-    monkeypatch.setattr(procs, "_kill", lambda proc: None)
+    monkeypatch.setattr(procs, "_send", lambda proc, number: None)
     began = time.monotonic()
     verdict = procs.clear(family.token, seconds=0.5)
     assert 0.5 <= time.monotonic() - began < 3
@@ -316,11 +325,11 @@ def test_what_may_not_be_signalled_is_named(
 ) -> None:
     root, _ = family.start(PLAIN)
 
-    def refused(self: psutil.Process) -> None:
+    def refused(self: psutil.Process, number: int) -> None:
         raise psutil.AccessDenied(self.pid)
 
     with monkeypatch.context() as patch:
-        patch.setattr(psutil.Process, "kill", refused)
+        patch.setattr(psutil.Process, "send_signal", refused)
         verdict = procs.clear(family.token, seconds=0.2)
     assert [s.pid for s in verdict.survivors] == [root]
 

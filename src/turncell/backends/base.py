@@ -117,8 +117,9 @@ class Processes(Protocol):
         spare: Iterable[Proc] = (),
         tools_only: bool = False,
         seconds: float = 1.5,
+        patience: float = 0.0,
     ) -> Verdict:
-        """Kill, and look until nothing is left."""
+        """Tell it to end, kill it after `patience`, and look until nothing is left."""
 
     def interrupt(self, pid: int | None) -> None:
         """SIGINT to one process."""

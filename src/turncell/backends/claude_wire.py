@@ -36,6 +36,8 @@ __all__ = ["LIFECYCLE", "Wire"]
 
 #: Subtype under which the transport passes `command_lifecycle` frames on.
 LIFECYCLE = "command_lifecycle"
+#: The capability of agents that send them.
+_ANNOUNCES = "msg_lifecycle_v1"
 
 
 class Wire:
@@ -91,6 +93,9 @@ class Wire:
             return str(self._current)
         if named:
             return str(named[-1])
+        origin = getattr(message, "origin", None)
+        if origin is not None and origin["kind"] == "task-notification":
+            return NOBODY  # a task that was left running has ended: the agent's own account
         if self._current is not None:
             return self._current
         return NOBODY if self._announces else self._sent
@@ -187,6 +192,7 @@ class Wire:
                 self._current = str(data.get("command_uuid"))
                 self._refusal = None
         elif message.subtype == "init":
+            self._announces |= _ANNOUNCES in (data.get("capabilities") or ())
             yield ev.SessionOpened(
                 turn_id=self._turn(), at=at, session_id=str(data.get("session_id")),
                 model=data.get("model"), cwd=data.get("cwd"),

@@ -92,6 +92,7 @@ class Stage:
         spare: Iterable[Proc] = (),
         tools_only: bool = False,
         seconds: float = 1.5,
+        patience: float = 0.0,
     ) -> Verdict:
         """Kill at once; what is unkillable survives."""
         spared, known = self.alive(spare), set(known)
