@@ -15,7 +15,7 @@ from turncell.testing import Play, StopCase, StopSuite, scripted
 from turncell.testing.agents import AGENTS, MOMENTS, least_rung, play
 
 
-@pytest.mark.stops(12)
+@pytest.mark.stops(6)
 class TestStopsOfScriptedAgents(StopSuite):
     after = ("and then", "As you wish.")
 

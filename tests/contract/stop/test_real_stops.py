@@ -23,7 +23,7 @@ from turncell.testing.agents import MOMENTS
 
 
 @pytest.mark.cli
-@pytest.mark.stops(16)
+@pytest.mark.stops(10)
 @pytest.mark.timeout(120)
 class TestRealStops(StopSuite):
     """What one of a kind, at one moment, is good for is asked by the route `user`; the

@@ -9,7 +9,7 @@ from jumped import Room, jumped
 from turncell.testing.promises import violations
 
 
-@pytest.mark.stops(300)
+@pytest.mark.stops(250)
 @pytest.mark.parametrize("case", scenes.CASES, ids=str)
 @jumped
 async def test_a_stop_keeps_its_promises(room: Room, case: scenes.Case) -> None:
