@@ -98,6 +98,22 @@ def test_a_killed_kernel_leaves_no_agent(new_kernel: NewKernel) -> None:
     kernel.server.wait_for(lambda request: request.outcome == "client_disconnected")
 
 
+#: As on a system that has no parent-death signal.
+NO_DEATH_SIGNAL = """
+from turncell.backends import claude_process
+claude_process.launcher = lambda: []
+"""
+
+
+def test_the_guard_alone_is_enough(new_kernel: NewKernel) -> None:
+    kernel = new_kernel()
+    kernel.run(NO_DEATH_SIGNAL)
+    streaming(kernel)
+    os.kill(kernel.pid, signal.SIGKILL)
+    kernel.place.wait_gone(seconds=8)
+    kernel.server.wait_for(lambda request: request.outcome == "client_disconnected")
+
+
 #: A tool with a child, a child in a session of its own, and a double-forked grandchild.
 TREE = """
 import os, subprocess, time
