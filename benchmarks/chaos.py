@@ -82,11 +82,11 @@ def beside():
     done, words = turn_beside.done(), WORDS_BESIDE
     result = turn_beside.result(raise_error=False) if done else None
     fine = not done or (str(result.outcome), result.text) == ("completed", words)
-    token = neighbour._conversation.link.token
+    token = neighbour._conversation.link.family.token
     return [fine, result and repr(result)[:300], [p.pid for p in turncell.procs.marked(token)]]
 
 def left_running():
-    return [p.pid for p in main._conversation.link.left_running]
+    return [p.pid for p in main._conversation.link.family.left_running]
 
 def judge(asked, over, bound, rung, sent, left, before_init):
     return violations(Evidence(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import turncell
-from turncell import events
+from turncell import events, testing
+from turncell.backends import scripted_steps
 
 PUBLIC = {
     "Outcome",
@@ -32,6 +33,30 @@ EVENTS = {
     "TurnEnded",
     "UsageReported",
 }
+
+
+#: `turncell.testing`, but for the steps of a play, which are pinned by their own module.
+TESTING = {
+    "PROMISES",
+    "Evidence",
+    "ModelServer",
+    "Pictures",
+    "Reply",
+    "Scenario",
+    "Script",
+    "ScriptedBackend",
+    "StopCase",
+    "StopSuite",
+    "agents_from",
+    "scripted",
+    "violations",
+}
+
+
+def test_the_names_for_tests() -> None:
+    steps = {*scripted_steps.__all__}
+    assert set(testing.__all__) == TESTING | steps
+    assert all(getattr(testing, name) is not None for name in testing.__all__)
 
 
 def test_public_names() -> None:

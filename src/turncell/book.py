@@ -53,8 +53,9 @@ class Book:
         self.idle_limit = 1800.0
         self.results: list[TurnResult] = []
         self.turns: list[TurnHandle] = []
-        # The turn that `%agent stop` without a name meant last, and the newest one then.
-        self.aimed: tuple[TurnHandle, TurnHandle] | None = None
+        # The turn that `%agent stop` without a name meant last; the newest turn and the
+        # current session then.
+        self.aimed: tuple[TurnHandle, TurnHandle, str] | None = None
         self._conversations: dict[str, Conversation] = {}
         self._pid = os.getpid()
         self._waits_for_exit = False
@@ -133,7 +134,7 @@ class Book:
 
         async def work(link: Link) -> None:
             stopped.append(await link.stop_own_work(5.0))
-            ended.append(await link.end_left_running())
+            ended.append(await link.family.end_left_running())
 
         links = [conversation.link for conversation in tuple(self._conversations.values())]
         self.portal.finish(*[partial(work, link) for link in links], seconds=15.0)

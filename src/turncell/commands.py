@@ -104,7 +104,7 @@ class Commands:
         if "--all" not in flags:  # the one that runs; those behind it stay in line
             turns = turns[:1] if name is not None else self._aim(turns)
         if not turns:
-            return self._magics.say(told or self._nothing_to_stop())
+            return self._magics.say(told or self._nothing_to_stop(name))
         for turn in turns:
             turn.stop("user", now="--now" in flags)
         names = ", ".join(dict.fromkeys(t.session for t in turns))
@@ -114,20 +114,22 @@ class Commands:
     def _aim(self, running: list[TurnHandle]) -> list[TurnHandle]:
         """The turn that is meant without a name. Said again, it is a press more for the
         same turn: when that one is over, it may not hit another."""
-        newest = self._book.turns[-1:]
-        if self._book.aimed is not None and newest == [self._book.aimed[1]]:
-            return [turn for turn in running if turn is self._book.aimed[0]]
-        current = [turn for turn in running if turn.session == self._book.current]
+        book = self._book
+        now = book.turns[-1:], book.current
+        if book.aimed is not None and now == ([book.aimed[1]], book.aimed[2]):
+            return [turn for turn in running if turn is book.aimed[0]]
+        current = [turn for turn in running if turn.session == book.current]
         chosen = (current or running)[:1]
-        self._book.aimed = (chosen[0], newest[0]) if chosen else None
+        book.aimed = (chosen[0], book.turns[-1], book.current) if chosen else None
         return chosen
 
-    def _nothing_to_stop(self) -> str:
+    def _nothing_to_stop(self, name: str | None) -> str:
         others = dict.fromkeys(turn.session for turn in self._book.turns if turn.running)
         if not others:
             return "Nothing is running."
+        idle = "That turn is over already." if name is None else f"Session {name} is idle."
         return (
-            f"That turn is over already. Still running: {', '.join(others)}. "
+            f"{idle} Still running: {', '.join(others)}. "
             "Stop one with %agent stop NAME, or all with --all."
         )
 

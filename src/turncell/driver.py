@@ -24,8 +24,9 @@ from turncell import events as ev
 from turncell import stimuli as st
 from turncell.backends.base import Hangup, Prompt
 from turncell.errors import TurncellError
+from turncell.family import PATIENCE
 from turncell.inbox import Inbox
-from turncell.ladder import Act
+from turncell.ladder import Act, StopState
 from turncell.link import Link
 from turncell.outcome import Outcome, TurnResult
 from turncell.painter import Drawable, Painter
@@ -68,7 +69,7 @@ class TurnRun:
         self._painter = Painter(view, self.record.look)
         self._starting = anyio.CancelScope()
         self._released: Outcome | None = None
-        self._looked: anyio.Event | None = None  # what earlier turns left is known
+        self._looked = False  # what earlier turns left is known
         self._tasks: TaskGroup
 
     # The inbox.
@@ -122,7 +123,7 @@ class TurnRun:
             if self.turn.closed_connection:
                 await self.link.drop()
             elif self.record.used_tools:
-                await self.link.note_left_running()
+                await self.link.family.note_left_running()
             self._tasks.cancel_scope.cancel()
 
     def _seconds_left(self) -> float | None:
@@ -133,7 +134,8 @@ class TurnRun:
         dropped = len(self.turn.dropped)
         orders = self.turn.handle(stimulus, self._clock())
         if len(self.turn.dropped) > dropped:
-            logging.getLogger("turncell").debug("dropped, not of this turn: %r", stimulus)
+            words = "dropped, late, repeated or of another turn: %s"
+            logging.getLogger("turncell").debug(words, type(self.turn.dropped[-1]).__name__)
         elif isinstance(stimulus, st.Heard):
             self._keep(stimulus.event)
         for order in orders:
@@ -182,9 +184,10 @@ class TurnRun:
     def _refuse(self) -> None:
         if self.link.connection is not None:
             self.link.connection.refuse(self.turn.turn_id)
-        if self._looked is None:
-            self._looked = anyio.Event()
-            self._tasks.start_soon(self.link.look_at_earlier_work, self._looked)
+        # Not again when the agent was told to end: it takes some of that along.
+        if not self._looked or self.turn.ladder.state is StopState.ASK:
+            self._looked = True
+            self._tasks.start_soon(self.link.family.forget_what_ended)
 
     def _interrupt(self) -> None:
         self._tasks.start_soon(self._ask_to_stop)
@@ -201,7 +204,7 @@ class TurnRun:
             self.put(st.Acked(withdrawn=self.turn.turn_id in ack.withdrawn))
 
     def _sigint(self) -> None:
-        self.link.signal_interrupt()
+        self.link.family.interrupt()
 
     def _terminate(self) -> None:
         self._starting.cancel()
@@ -214,18 +217,15 @@ class TurnRun:
             await self.link.hang_up()
 
     def _sweep(self) -> None:
-        self._tasks.start_soon(
-            partial(self._clear, self.turn.ladder.policy.settle, tools_only=True)
-        )
+        self._tasks.start_soon(self._clear, self.turn.ladder.policy.settle, PATIENCE, True)
 
-    def _kill(self, **how: Any) -> None:
+    def _kill(self, patience: float = 0.0) -> None:
         self._starting.cancel()
-        self._tasks.start_soon(partial(self._clear, self.turn.ladder.policy.kill, **how))
+        self._tasks.start_soon(self._clear, self.turn.ladder.policy.kill, patience)
 
-    async def _clear(self, seconds: float, **how: Any) -> None:
-        if self._looked is not None:
-            await self._looked.wait()
-        verdict = await self.link.clear(0.8 * seconds, **how)  # the rung's end would be too late
+    async def _clear(self, seconds: float, patience: float, tools_only: bool = False) -> None:
+        clear = self.link.family.clear  # in time: after the rung's end, survivors go untold
+        verdict = await clear(0.8 * seconds, tools_only=tools_only, patience=patience)
         self.put(st.Cleared(verdict.survivors, verdict.spared, verdict.taken))
 
     def _release(self) -> None:
@@ -265,6 +265,6 @@ _ORDERS: dict[Act | Order, Callable[[TurnRun], Any]] = {
     Act.SWEEP: TurnRun._sweep,
     Act.SIGINT: TurnRun._sigint,
     Act.TERMINATE: TurnRun._terminate,
-    Act.KILL: partial(TurnRun._kill, patience=0.0),
-    Act.REAP: TurnRun._kill,
+    Act.KILL: TurnRun._kill,
+    Act.REAP: partial(TurnRun._kill, patience=PATIENCE),
 }

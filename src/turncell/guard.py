@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -37,7 +38,13 @@ class Guard:
         if not known:
             self._tokens.append(token)
         if self._process is None or self._process.poll() is not None:
-            self._start()
+            try:
+                self._start()
+            except OSError as error:  # the turn is worth more than its guard
+                logging.getLogger("turncell").warning(
+                    "no guard could be started (%s): if this process is killed, its agents "
+                    "may go on. turncell clean --yes ends them.", error,
+                )  # fmt: skip
             self._tell("".join(f"+{each}\n" for each in self._tokens))
         elif not known:
             self._tell(f"+{token}\n")

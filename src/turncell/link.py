@@ -9,23 +9,20 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 import anyio
 
 from turncell import events as ev
-from turncell.backends.base import NOBODY, Backend, Connection, Hangup, Launch, Processes
+from turncell.backends.base import NOBODY, Backend, Connection, Hangup, Launch
 from turncell.config import launch_key
+from turncell.family import Family
 from turncell.painter import off_loop
-from turncell.procs import Proc, Verdict, listed, new_token
 from turncell.settings import Settings
 
 __all__ = ["Link"]
 
 #: Seconds an agent gets to leave politely before it is killed.
 POLITE = 1.5
-#: Seconds that processes of tools get to put their locks and files in order.
-PATIENCE = 0.15
 
 #: Loads the backend: importing an SDK can take seconds, so it may not be on the loop.
 LoadBackend = Callable[[], Backend]
@@ -42,12 +39,9 @@ class Link:
         self.reached = False  # an agent once had this conversation open
         self.connection: Connection | None = None
         self.receive: Callable[[ev.Event | Hangup], None] | None = None
-        self.token = ""
+        self.family = Family(lambda: self.connection.pid if self.connection else None)
         self.own_work = False  # the agent works on its own account, between prompts
-        self.tree: set[Proc] = set()
-        self.left_running: set[Proc] = set()
         self._key: tuple[Settings, int] | None = None
-        self._processes: Processes | None = None
         self._lock: anyio.Lock | None = None
         self._gone: anyio.Event | None = None  # set when the process has ended
 
@@ -77,8 +71,7 @@ class Link:
             return None
         await self._close(POLITE)
         backend = await off_loop(self._load)
-        self._processes = backend.processes
-        self.token = new_token()
+        token = self.family.found(backend.processes)
         gone = self._gone = anyio.Event()
 
         def deliver(event: ev.Event | Hangup) -> None:
@@ -86,7 +79,7 @@ class Link:
                 self._deliver(event)
 
         exact = self.typed_id and not self.reached
-        launch = Launch(settings, self.session_id, self.opened, exact, self.token)
+        launch = Launch(settings, self.session_id, self.opened, exact, token)
         self.connection = await backend.connect(launch, deliver)
         self._key = launch_key(settings)
         self.reached = True
@@ -114,38 +107,12 @@ class Link:
     @property
     def tried(self) -> bool:
         """Whether an agent was ever asked for."""
-        return bool(self.token)
+        return bool(self.family.token)
 
     @property
     def ended(self) -> bool:
         """Whether there is no agent process (any more)."""
         return self.connection is None or (self._gone is not None and self._gone.is_set())
-
-    async def note_left_running(self) -> None:
-        """Remember what finished turns left running on purpose: later stops spare it."""
-        processes, connection = self._processes, self.connection
-        if connection is None or processes is None:
-            return
-        pid, alive = connection.pid, processes.alive
-
-        def work() -> set[Proc]:
-            return alive(self.left_running | self._of_tools(processes, pid))
-
-        self.left_running = await off_loop(work)
-
-    async def look_at_earlier_work(self, looked: anyio.Event) -> None:
-        """Forget what ended by itself before a stop: the rest is spared, or goes with it."""
-        processes = self._processes
-        if processes is not None and self.left_running:
-            self.left_running = await off_loop(processes.alive, self.left_running)
-        looked.set()
-
-    def _of_tools(self, processes: Processes, pid: int | None) -> set[Proc]:
-        """What the agent's tools started: it is marked, or it left the agent's tree.
-        (The agent's MCP servers carry our token too, but never leave the tree.)"""
-        token = self.token
-        escaped = processes.marked(token) - processes.tree(pid)
-        return processes.marked(token, tools_only=True) | escaped
 
     async def stop_own_work(self, seconds: float) -> bool:
         """Stop what the agent does on its own account: asked for `seconds`, then closed.
@@ -162,69 +129,16 @@ class Link:
         self.own_work = False
         return True
 
-    async def end_left_running(self) -> int:
-        """End what finished turns left running; returns how many there were."""
-        processes, left = self._processes, self.left_running
-        if processes is None or not left:
-            return 0
-        alive = processes.alive
-
-        def work() -> int:
-            count = len(alive(left))
-            family = set().union(*(processes.tree(proc.pid) for proc in alive(left)))
-            processes.clear("", family)
-            return count
-
-        self.left_running = set()
-        return await off_loop(work)
-
     async def hang_up(self) -> None:
-        """First half of TERMINATE: look at the tree, close the agent's input, SIGTERM."""
-        connection, processes = self.connection, self._processes
-        if connection is None or processes is None:
-            return
-        self.tree |= await off_loop(processes.tree, connection.pid)
-        connection.hang_up()
-        processes.terminate(connection.pid)
-
-    def signal_interrupt(self) -> None:
-        """SIGINT to the agent process alone."""
-        if self.connection is not None and self._processes is not None:
-            self._processes.interrupt(self.connection.pid)
-
-    async def clear(
-        self,
-        seconds: float,
-        *,
-        tools_only: bool = False,
-        spare_earlier: bool = True,
-        patience: float = PATIENCE,
-    ) -> Verdict:
-        """Kill what is left of this connection and verify; within about `seconds`."""
-        connection, processes, token = self.connection, self._processes, self.token
-        if processes is None:
-            return Verdict()
-        pid = connection.pid if connection is not None else None
-        spare = self.left_running if spare_earlier else set()
-
-        def work() -> Verdict:
-            if tools_only:
-                known = self._of_tools(processes, pid)
-            else:
-                known = self.tree = self.tree | processes.tree(pid)
-            verdict = processes.clear(
-                token, known, spare=spare, tools_only=tools_only, seconds=seconds,
-                patience=patience,
-            )  # fmt: skip
-            return replace(verdict, taken=listed(spare - processes.alive(spare)))
-
-        return await off_loop(work)
+        """Close the agent's input, and SIGTERM."""
+        if self.connection is not None:
+            self.connection.hang_up()
+            await self.family.terminate()
 
     async def drop(self) -> None:
         """Forget a connection whose process is gone."""
         connection, self.connection = self.connection, None
         self._key = None
-        self.tree = set()
         if connection is not None:
             with anyio.move_on_after(POLITE):  # the next agent must not wait for it for ever
                 await connection.aclose()
@@ -247,7 +161,7 @@ class Link:
     async def _close(self, seconds: float, spare_earlier: bool = True) -> None:
         connection = self.connection
         if not spare_earlier:
-            await self.end_left_running()
+            await self.family.end_left_running()
         if connection is None:
             return
         connection.hang_up()
@@ -255,7 +169,7 @@ class Link:
             await self.hang_up()
             await self._left_within(seconds / 2)
         with anyio.move_on_after(2 * seconds):
-            await self.clear(seconds, spare_earlier=spare_earlier)
+            await self.family.clear(seconds, spare_earlier=spare_earlier)
         await self.drop()
 
     async def _left_within(self, seconds: float) -> bool:

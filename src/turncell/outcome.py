@@ -37,7 +37,7 @@ class Outcome(_Word):
     INTERRUPTED = "interrupted"  # it ended by itself after it was asked to stop
     KILLED = "killed"  # it had to be forced
     FAILED = "failed"  # an error that no stop caused
-    LOST = "lost"  # its process died under it
+    LOST = "lost"  # its process died under it, or could not be heard any more
     UNSTOPPED = "unstopped"  # `interrupt` gave up: it still runs
 
 
@@ -80,7 +80,8 @@ class StopReceipt:
     `requested_at` is seconds of the monotonic clock; a time is None when the
     thing did not happen. `rung` is the hardest step that was needed: `interrupt`
     also when the prompt was withdrawn before the agent had it. `spared` names processes that
-    earlier turns left running on purpose, `taken` those of them that ended with the agent.
+    earlier turns left running on purpose, `taken` those of them that ended with the agent
+    or in the meantime.
     """
 
     reason: Reason
@@ -116,7 +117,7 @@ class StopReceipt:
         if self.spared:
             parts.append("spared: " + ", ".join(map(str, self.spared)))
         if self.taken:
-            parts.append("ended with the agent: " + ", ".join(map(str, self.taken)))
+            parts.append("of earlier turns, ended too: " + ", ".join(map(str, self.taken)))
         return " · ".join(parts)
 
 

@@ -37,7 +37,8 @@ CHILD_MARK = ("CLAUDE_CODE_CHILD_SESSION", "1")
 _CLEAN_LOOKS = 3
 # Seconds between two looks at a tree that is being killed.
 _LAP = 0.02
-_KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL  # which are one there
+# Windows has one signal for both.
+_KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +147,11 @@ def clear(
     known, spare, told = set(known), set(spare), set[Proc]()
     began = time.monotonic()
     deadline = began + seconds
-    looks = 1 if tools_only else _CLEAN_LOOKS
+    looks = all_looks = 1 if tools_only else _CLEAN_LOOKS
     while True:
         spared = _with_descendants(spare)
         left = (alive(known) | marked(token, tools_only=tools_only)) - spared
-        looks = looks - 1 if not left else looks
+        looks = looks - 1 if not left else all_looks
         if looks == 0 or time.monotonic() >= deadline:
             return Verdict(listed(left), listed(alive(spared)))
         patient = time.monotonic() < began + min(patience, seconds / 2)

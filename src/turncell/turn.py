@@ -327,7 +327,7 @@ class Turn:
         return [Order.RELEASE]
 
 
-_BROKE_OFF = "the agent broke off by itself, or something else interrupted it"
+_BROKE_OFF = "the agent broke off, or was interrupted from outside.\nRun the cell again to go on."
 _CLOSING_ACTS = (Act.SIGINT, Act.TERMINATE, Act.KILL, Act.REAP)
 
 #: What the agent's own terminal message makes of a turn nobody stopped.

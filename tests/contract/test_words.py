@@ -94,7 +94,7 @@ def test_the_line_of_a_tool_call(call: ToolCall, line: str) -> None:
         ),
         ({"outcome": "failed", "error": "x"}, "failed · text is partial"),
         ({"outcome": "failed", "reason": "budget"}, "failed: the budget is used up"),
-        ({"outcome": "lost"}, "lost: the agent process died · text is partial"),
+        ({"outcome": "lost"}, "lost: the agent is gone · text is partial"),
         (
             {"receipt": RECEIPT, "reason": "user"},
             "completed before the stop by you took hold · agent kept warm",

@@ -58,9 +58,9 @@ def test_the_line_names_what_was_spared() -> None:
     assert line.endswith("nothing left running · spared: 42 python -m http.server")
 
 
-def test_the_line_names_what_ended_with_the_agent() -> None:
+def test_the_line_names_what_ended_too() -> None:
     line = str(receipt(taken=[SERVER]))
-    assert line.endswith("nothing left running · ended with the agent: 42 python -m http.server")
+    assert line.endswith("running · of earlier turns, ended too: 42 python -m http.server")
 
 
 def test_the_line_vouches_for_nothing_that_was_not_looked_at() -> None:

@@ -99,7 +99,6 @@ class ClaudeConnection:
         self.history_missing = False
         self._token = launch.token
         self._guard = guard
-        guard.watch(self._token)
         self._deliver = deliver
         self._wire = Wire(cost_so_far=None if launch.opened else 0.0)
         self._rules = ToolRules(self._wire, deliver)
@@ -129,6 +128,7 @@ class ClaudeConnection:
 
     async def open(self) -> None:
         """Connect; raises AgentStartError with the agent's last words."""
+        self._guard.watch(self._token)
         connecting = asyncio.ensure_future(self._client.connect())
         try:
             while self.process.pid is None and not connecting.done():
@@ -239,6 +239,8 @@ class ClaudeConnection:
         await asyncio.wait([ended], timeout=_MUTE)
         if ended.done():
             await asyncio.wait([listening], timeout=_LAST_WORDS)
+        else:  # it could work on, and nobody would know
+            procs.terminate(self.pid)
         self._hung_up = True
         how = f"process ended ({self.process.ending})" if ended.done() else "closed its output"
         said = self.process.last_words

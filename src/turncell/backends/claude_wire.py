@@ -56,7 +56,8 @@ class Wire:
         self._stopping = ""
         self._denied: set[str] = set()
         self._api_error: str | None = None
-        self._refusal: str | None = None  # why the prompt was not put to the model
+        # Which prompt was not put to the model, and why.
+        self._refusal: tuple[str, str] | None = None
 
     def sent(self, turn_id: str) -> None:
         """A prompt is being handed over."""
@@ -190,7 +191,6 @@ class Wire:
             self._announces = True
             if data.get("state") == "started":
                 self._current = str(data.get("command_uuid"))
-                self._refusal = None
         elif message.subtype == "init":
             self._announces |= _ANNOUNCES in (data.get("capabilities") or ())
             yield ev.SessionOpened(
@@ -216,13 +216,14 @@ class Wire:
     def _informed(self, data: dict[str, Any], at: float) -> Iterator[ev.Event]:
         said, outcome = str(data.get("content") or ""), data.get("prompt_submit_outcome")
         if isinstance(outcome, dict):  # the line that ends a prompt before a model call
-            self._refusal = str(outcome.get("reason") or said or "no reason given")
+            self._refusal = self._turn(), str(outcome.get("reason") or said or "no reason given")
         elif data.get("level") in ("warning", "error"):
             yield ev.Notice(turn_id=self._turn(), at=at, text=said, level=data["level"])
 
     def _result(self, message: ResultMessage, at: float) -> Iterator[ev.Event]:
         turn_id = self._turn(message)
-        end = end_of(message) if self._refusal is None else "error"
+        refusal = self._refusal[1] if self._refusal and self._refusal[0] == turn_id else None
+        end = end_of(message) if refusal is None else "error"
         usage, cost = usage_of(message.usage), self._turn_cost(message)
         if cost == 0:
             cost = None  # nothing was counted, which does not mean that it was free
@@ -231,9 +232,9 @@ class Wire:
         )
         yield ev.AgentFinished(
             turn_id=turn_id, at=at, end=end, session_id=message.session_id,
-            error=refused(self._refusal) or error_of(message, end, self._api_error),
+            error=refused(refusal) or error_of(message, end, self._api_error),
         )  # fmt: skip
-        self._api_error = self._refusal = None
+        self._api_error = None
         if turn_id == self._current:
             self._current = None
 

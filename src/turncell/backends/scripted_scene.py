@@ -78,7 +78,8 @@ class Scene:
         return f"{self.turn_id}:{kind}-{self._keys}"
 
     def open_block(self) -> None:
-        """Begin a block of text."""
+        """Begin a block of text; one that was not settled never will be."""
+        self._partial.clear()
         self._block = self.new_key("text")
 
     def say(self, text: str) -> None:

@@ -35,10 +35,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Say(Step):
-    """Text, a delta for each word, `pace` seconds after each; then the block is settled."""
+    """Text, a delta for each word, `pace` seconds after each; then the block is settled,
+    unless `settles` is False: the rest of it never comes."""
 
     text: str
     pace: float = 0.0
+    settles: bool = True
 
     async def play(self, scene: Scene) -> None:
         """Say it."""
@@ -46,7 +48,8 @@ class Say(Step):
         for word in _WORD.findall(self.text):
             scene.say(word)
             await anyio.sleep(self.pace)
-        scene.settle()
+        if self.settles:
+            scene.settle()
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ from turncell.backends.scripted_steps import (
     Think,
 )
 from turncell.session import book
-from turncell.testing.promises import PROMISES, Evidence, violations
+from turncell.testing.promises import PROMISES, Evidence, Pictures, violations
 from turncell.testing.suite import StopCase, StopSuite, agents_from
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ __all__ = [
     "Manners",
     "ModelServer",
     "Notify",
+    "Pictures",
     "Play",
     "Reply",
     "Rest",

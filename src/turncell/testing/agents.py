@@ -73,8 +73,8 @@ MOMENTS: dict[str, Moment] = {
         (Say("I look. "), StartTool("t"), Spawn("the tool")), _heard(ev.ToolStarted)
     ),
     "question pending": Moment((Say("May I? "), Ask()), _heard(ev.QuestionAsked)),
-    "API stalled": Moment((Say("Half an ans"),), _said("ans")),
-    "API retrying": Moment((Say("Half "), Retry(delay=60.0)), _heard(ev.ApiRetry)),
+    "API stalled": Moment((Say("Half an ans", settles=False),), _said("ans")),
+    "API retrying": Moment((Say("Half ", settles=False), Retry(delay=60.0)), _heard(ev.ApiRetry)),
     "before the result": Moment((Say("All that there is to say."),), _heard(ev.TextSettled)),
 }  # fmt: skip
 
@@ -109,7 +109,7 @@ AGENTS: dict[str, Agent] = {
     "background task": Agent(first=(Spawn("a background task", background=True),)),
     "floods": Agent(
         Manners(ack=0.05, ends=0.05), then=_FLOOD,
-        moments=("first delta", "mid stream", "tool running", "API stalled", "before the result"),
+        moments=("first delta", "mid stream", "tool running", "before the result"),
     ),
     "blocks its event loop": Agent(Manners(ack=3.0, ends=3.0)),
 }  # fmt: skip

@@ -7,14 +7,15 @@ evidence alone: it knows nothing of how turncell stops.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from turncell import events as ev
-from turncell.outcome import Outcome, Rung, Survivor, TurnResult
+from turncell.outcome import Outcome, Rung, StopReceipt, Survivor, TurnResult
 from turncell.transcript import Snapshot
 
-__all__ = ["PROMISES", "Evidence", "Pictures", "violations"]
+__all__ = ["PROMISES", "Evidence", "Picture", "Pictures", "violations"]
 
 #: Seconds in which every stop must be answered on screen.
 SEEN_WITHIN = 0.5
@@ -22,32 +23,43 @@ SEEN_WITHIN = 0.5
 _OVER = (Outcome.INTERRUPTED, Outcome.KILLED, Outcome.COMPLETED)
 
 
-class Pictures:
-    """A view that keeps what it was shown."""
+@dataclass(frozen=True)
+class Picture:
+    """What a view was shown, and when that was (seconds)."""
 
-    def __init__(self) -> None:
-        self.seen: list[Snapshot] = []
+    at: float
+    snapshot: Snapshot
+
+
+class Pictures:
+    """A view that keeps what it was shown. `clock` tells when."""
+
+    def __init__(self, clock: Callable[[Snapshot], float] | None = None) -> None:
+        self.seen: list[Picture] = []
+        self._clock = clock or (lambda snapshot: time.monotonic())
 
     def show(self, snapshot: Snapshot) -> None:
         """Keep it."""
-        self.seen.append(snapshot)
+        self.seen.append(Picture(self._clock(snapshot), snapshot))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What was seen of one stop. Times are seconds of one monotonic clock.
 
+    What is None was not looked at, and what needs it is not judged.
+
     `bound`: the longest this stop may take (s). `over_at`: when those who wait could go
-    on, None when they never could. `left`: what of the turn was alive at that moment, by
-    a look at the processes that does not ask turncell. `earlier`: what earlier turns had
-    left running when the stop was asked for; `children`: what of it is the agent's own
-    child and may end with it; `earlier_left`: what of it still ran after the stop.
-    `least_rung`: the politest rung that such an agent heeds, None where that is not known.
-    `sent`: how often the agent was given the prompt. `withdrawn`: it dropped the prompt
-    before it began it. `after`: the next turn of the session, which was to say
-    `after_text`; `remembers`: it knew of the turn before the stop (None: not looked at).
-    `neighbour`: a turn of another session that ran all the time and was to say
-    `neighbour_text`. `slack`: seconds that the machine may add.
+    on, None when they never could. `pictures`: all that a view was shown. `left`: what of
+    the turn was alive when it was over, `alive`: the pids of all that was, by a look at the
+    processes that does not ask turncell. `earlier`: what earlier turns had left running
+    when the stop was asked for; `children`: what of it is the agent's own child and may
+    end with it. `least_rung`: the politest rung that such an agent heeds. `sent`: how often
+    the agent was given the prompt. `withdrawn`: it may have dropped the prompt before it
+    began it. `after`: the next turn of the session, which was to say `after_text`;
+    `remembers`: it knew of the turn before the stop. `neighbour`: a turn of another session
+    that ran all the time and was to say `neighbour_text`. `slack`: seconds that the machine
+    may add to an end, `answer`: seconds that it may take to an answer.
     """
 
     name: str
@@ -55,14 +67,14 @@ class Evidence:
     bound: float
     asked_at: float
     over_at: float | None
-    pictures: tuple[Snapshot, ...] = ()
+    pictures: tuple[Picture, ...] | None = None
     result: TurnResult | None = None
     left: tuple[Survivor, ...] = ()
     earlier: tuple[Survivor, ...] = ()
     children: tuple[Survivor, ...] = ()
-    earlier_left: tuple[Survivor, ...] = ()
+    alive: frozenset[int] | None = None
     least_rung: Rung | None = None
-    sent: int = 1
+    sent: int | None = None
     withdrawn: bool = False
     after: TurnResult | None = None
     after_text: str = ""
@@ -70,13 +82,16 @@ class Evidence:
     neighbour: TurnResult | None = None
     neighbour_text: str = ""
     slack: float = 0.1
+    answer: float = SEEN_WITHIN
 
 
 def seen(e: Evidence, result: TurnResult) -> Iterator[str]:
     """Every Stop gets a visible answer at once."""
-    answers = [p.now for p in e.pictures if p.phase in ("stopping", "ended")]
-    first = next((at for at in answers if at >= e.asked_at - e.slack), None)
-    if e.pictures and (first is None or first - e.asked_at > SEEN_WITHIN + e.slack):
+    if e.pictures is None:
+        return
+    answers = (p.at for p in e.pictures if p.snapshot.phase in ("stopping", "ended"))
+    first = next((at for at in answers if at >= e.asked_at), None)
+    if first is None or first - e.asked_at > e.answer:
         yield "no picture said so in time"
 
 
@@ -87,7 +102,8 @@ def bounded(e: Evidence, result: TurnResult) -> Iterator[str]:
         return
     if e.over_at - e.asked_at > e.bound + e.slack:
         yield f"it took {e.over_at - e.asked_at:.2f} s, bound {e.bound:.2f} s"
-    stopping = [p.stop for p in e.pictures if p.phase == "stopping"]
+    pictures = [picture.snapshot for picture in e.pictures or ()]
+    stopping = [p.stop for p in pictures if p.phase == "stopping"]
     if None in stopping:
         yield "a picture says 'stopping' and not how long"
     late = [s.stop_ends for s in stopping if s is not None and e.over_at > s.stop_ends + e.slack]
@@ -102,7 +118,7 @@ def an_ack_is_no_end(e: Evidence, result: TurnResult) -> Iterator[str]:
         for event in result.events
     )
     needs = result.outcome in (Outcome.INTERRUPTED, Outcome.COMPLETED)
-    if needs and e.sent and not terminal and not e.withdrawn:
+    if needs and e.sent != 0 and not terminal and not e.withdrawn:
         yield f"{result.outcome} without this turn's terminal message"
     if result.outcome is Outcome.KILLED and terminal:
         yield "killed, but the agent had ended the turn by itself"
@@ -126,25 +142,29 @@ def proved(e: Evidence, result: TurnResult) -> Iterator[str]:
         yield f"listed and not alive: {[str(s) for s in receipt.survivors if s.pid not in alive]}"
     if receipt.reaped_after is None and not receipt.survivors:
         yield "the receipt proves nothing"
-    still = {survivor.pid for survivor in e.earlier_left}
+    yield from _of_earlier_turns(e, receipt)
+
+
+def _of_earlier_turns(e: Evidence, receipt: StopReceipt) -> Iterator[str]:
     named = {s.pid for s in [*receipt.spared, *receipt.taken]}
     if missing := [str(s) for s in e.earlier if s.pid not in named]:
         yield f"work of earlier turns is not named: {missing}"
-    if wrong := [str(s) for s in receipt.spared if s.pid not in still]:
+    if e.alive is None:
+        return
+    if wrong := [str(s) for s in receipt.spared if s.pid not in e.alive]:
         yield f"said to be spared, and dead: {wrong}"
-    if wrong := [str(s) for s in receipt.taken if s.pid in still]:
+    if wrong := [str(s) for s in receipt.taken if s.pid in e.alive]:
         yield f"said to be ended, and alive: {wrong}"
     may_go = {survivor.pid for survivor in e.children}
-    if wrong := [str(s) for s in e.earlier if s.pid not in still | may_go]:
+    if wrong := [str(s) for s in e.earlier if s.pid not in e.alive | may_go]:
         yield f"work of earlier turns was ended: {wrong}"
 
 
 def nothing_shown_is_lost(e: Evidence, result: TurnResult) -> Iterator[str]:
     """Text that reached the screen stays, on screen and in the result."""
-    texts = [picture.text for picture in e.pictures]
-    before = [p.text for p in e.pictures if p.now <= e.asked_at]
-    if before and not result.text.startswith(before[-1]):
-        yield f"shown {before[-1][-40:]!r}, kept {result.text[-40:]!r}"
+    texts = [picture.snapshot.text for picture in e.pictures or ()]
+    if lost := [text for text in texts if not result.text.startswith(text)]:
+        yield f"shown {lost[-1][-40:]!r}, kept {result.text[-40:]!r}"
     if texts and texts[-1] != result.text:
         yield f"the last picture has {texts[-1][-40:]!r}, the result {result.text[-40:]!r}"
     if result.receipt is not None and result.receipt.text_chars != len(result.text):
@@ -203,7 +223,7 @@ def exact(e: Evidence, result: TurnResult) -> Iterator[str]:
 
 def deliberate(e: Evidence, result: TurnResult) -> Iterator[str]:
     """A stopped turn is not retried, not called an error, not called a success."""
-    if e.sent > 1:
+    if e.sent is not None and e.sent > 1:
         yield f"the prompt was sent {e.sent} times"
     if result.outcome not in (*_OVER, Outcome.UNSTOPPED):
         yield f"the outcome is {result.outcome}: {result.error}"

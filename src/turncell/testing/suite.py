@@ -26,7 +26,7 @@ import psutil
 
 from turncell.backends.base import Backend
 from turncell.handle import TurnHandle
-from turncell.outcome import Rung, Survivor, TurnResult
+from turncell.outcome import Rung, Survivor
 from turncell.procs import CHILD_MARK, TOKEN
 from turncell.session import Session, book
 from turncell.settings import StopPolicy
@@ -94,9 +94,9 @@ class StopSuite:
     policy = StopPolicy(ack=1.0, grace=1.0, sigint=1.0, terminate=1.0)
     #: Seconds after which the route `timeout` stops a turn.
     timeout = 2.0
-    #: A prompt that is answered, before and after each stop, and the answer (None: any).
-    before: tuple[str, str | None] = ("remember this", None)
-    after: tuple[str, str] = ("and then", "echo: and then")
+    #: A prompt before each stop, and one after it with the answer that it must get.
+    before = "remember this"
+    after = ("and then", "echo: and then")
 
     def backend(self) -> Backend | None:
         """Your backend; None for the agent that turncell starts anyway. Called in a
@@ -124,9 +124,14 @@ class StopSuite:
         """The politest rung that such an agent heeds; None: do not check."""
         return None
 
-    def sent(self, prompt: str) -> int:
-        """How often your agent was given this prompt."""
-        return 1
+    def sent(self, prompt: str) -> int | None:
+        """How often your agent was given this prompt in all; None: unknown."""
+        return None
+
+    def is_agents_own(self, process: psutil.Process) -> bool:
+        """Whether a process is the agent, or a server of its own, that stays when the agent
+        is kept warm; a tool of the turn is not. By default the Claude agent's mark tells."""
+        return process.environ().get(CHILD_MARK[0]) != CHILD_MARK[1]
 
     def remembers(self, session: Session) -> bool | None:
         """Whether the agent, asked `after`, knew what was said `before`; None: unknown."""
@@ -164,25 +169,31 @@ class StopSuite:
         """Bring the agent to the moment, stop it by the route, go on, and say what was seen."""
         session, prompt = Session("stops", **self.options()), self.prompt(case.agent, case.moment)
         assert prompt is not None
-        session.start(self.before[0]).result(PATIENCE)
+        session.start(self.before).result(PATIENCE)
         if case.moment == "starting":
             session.close()
+        link, known = session._conversation.link, self.sent(prompt)
+        earlier = _named(p for p in _alive(link.family.token) if not self.is_agents_own(p))
+        children = _below(link.connection.pid if link.connection is not None else None)
+        old = set().union(*({s.pid, *_below(s.pid)} for s in earlier))
         pictures, session_id = Pictures(), session.session_id
         limit = {"timeout": self.timeout} if case.route == "timeout" else {}
         turn = session.start(prompt, view=pictures, stop=self.policy, **limit)
         self._wait_for(turn, case.moment)
-        link = session._conversation.link
-        earlier = tuple(proc.survivor() for proc in link.left_running)
-        pid = link.connection.pid if link.connection is not None else None
-        children = _children(pid)
         self.just_before(case.agent, session)
         asked = time.monotonic()
         ROUTES[case.route](session, turn)
-        result = turn.result(PATIENCE, raise_error=False)
-        over_at = time.monotonic()
+        if not turn.wait(PATIENCE):
+            return Evidence(
+                name=str(case), session_id=session_id, bound=0.0, asked_at=asked, over_at=None
+            )
+        over_at, result = time.monotonic(), turn.result(raise_error=False)
+        warm = result.receipt is not None and result.receipt.connection == "warm"
         if case.route == "timeout" and result.receipt is not None:
             asked = result.receipt.requested_at
-        alive = _alive(link.token)
+        left = [p for p in _alive(link.family.token) if not (warm and self.is_agents_own(p))]
+        left = [process for process in left if process.pid not in old]
+        alive, sent = frozenset(psutil.pids()) - _dead(), self.sent(prompt)
         after = session.start(self.after[0]).result(PATIENCE, raise_error=False)
         return Evidence(
             name=str(case),
@@ -192,17 +203,18 @@ class StopSuite:
             over_at=over_at,
             pictures=tuple(pictures.seen),
             result=result,
-            left=_left(alive, result, earlier),
+            left=_named(left),
+            alive=alive,
             earlier=earlier,
             children=tuple(s for s in earlier if s.pid in children),
-            earlier_left=tuple(s for s in earlier if s.pid in alive),
             least_rung=self.least_rung(case, self._policy(case)),
-            sent=0 if case.moment == "starting" else self.sent(prompt),
-            withdrawn=case.moment == "before init",  # it may be, there
+            sent=0 if case.moment == "starting" else sent and sent - (known or 0),
+            withdrawn=case.moment == "before init",
             after=after,
             after_text=self.after[1],
             remembers=self.remembers(session),
-            slack=1.0,
+            slack=1.0,  # of a busy machine
+            answer=1.0,
         )
 
     def _wait_for(self, turn: TurnHandle, moment: str) -> None:
@@ -221,31 +233,35 @@ class StopSuite:
 # Looks at the processes that do not ask turncell.
 
 
-def _alive(token: str) -> dict[int, dict[str, str]]:
-    """pid -> environment of every living process with this token."""
-    found = {}
+def _alive(token: str) -> list[psutil.Process]:
+    """Every living process with this token."""
+    found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            environment = process.environ()
-            if environment.get(TOKEN) == token and process.status() != psutil.STATUS_ZOMBIE:
-                found[process.pid] = environment
+            if process.environ().get(TOKEN) == token and process.pid not in _dead([process]):
+                found.append(process)
     return found
 
 
-def _left(
-    alive: dict[int, dict[str, str]], result: TurnResult, earlier: tuple[Survivor, ...]
-) -> tuple[Survivor, ...]:
-    """What of them is the turn's: an agent that is kept warm and its servers are not."""
-    warm = result.receipt is not None and result.receipt.connection == "warm"
-    old = {survivor.pid for survivor in earlier}
-    return tuple(
-        Survivor(pid, environment.get("_", "a process"))
-        for pid, environment in alive.items()
-        if pid not in old and not (warm and environment.get(CHILD_MARK[0]) != CHILD_MARK[1])
-    )
+def _dead(processes: Iterable[psutil.Process] | None = None) -> set[int]:
+    """The pids that only wait to be buried."""
+    found = set()
+    for process in psutil.process_iter() if processes is None else processes:
+        with suppress(psutil.Error):
+            if process.status() == psutil.STATUS_ZOMBIE:
+                found.add(process.pid)
+    return found
 
 
-def _children(pid: int | None) -> set[int]:
+def _named(processes: Iterable[psutil.Process]) -> tuple[Survivor, ...]:
+    found = []
+    for process in processes:
+        with suppress(psutil.Error):
+            found.append(Survivor(process.pid, " ".join(process.cmdline())[:120]))
+    return tuple(found)
+
+
+def _below(pid: int | None) -> set[int]:
     with suppress(psutil.Error):
         return {p.pid for p in psutil.Process(pid).children(recursive=True)} if pid else set()
     return set()

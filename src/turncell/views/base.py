@@ -164,7 +164,7 @@ def _outcome(end: End) -> str:
     if outcome == "unstopped":
         return f"NOT stopped: asked {by}, still running (%agent stop --now forces it)"
     if outcome == "lost":
-        return "lost: the agent process died"
+        return "lost: the agent is gone"
     if outcome == "failed":
         limit = _LIMITS.get(str(end.reason))
         return f"failed: {limit}" if limit else "failed"
@@ -222,5 +222,5 @@ def earlier_lines(end: End) -> list[str]:
         return []
     spared, taken = end.receipt.spared, end.receipt.taken
     lines = [f"left running by an earlier turn: pid {s.pid} {s.command}" for s in spared]
-    lines += [f"of an earlier turn, ended with the agent: pid {s.pid} {s.command}" for s in taken]
+    lines += [f"of an earlier turn, ended too: pid {s.pid} {s.command}" for s in taken]
     return [clean(line) for line in lines]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -15,6 +15,7 @@ from turncell.procs import listed
 from turncell.settings import StopPolicy
 from turncell.testing.agents import AGENTS, MOMENTS, cases, least_rung, play
 from turncell.testing.promises import Evidence, Pictures
+from turncell.testing.suite import StopCase
 
 #: More virtual seconds than any stop may take.
 NEVER = 100.0
@@ -28,16 +29,6 @@ OLD = {OLD_WORK.command, OLD_CHILD.command}
 #: Seconds that the end of a kernel leaves, and the routes on which it does.
 LEAVE = 2.0
 LEAVING = ("unload", "kernel shutdown")
-
-
-@dataclass(frozen=True)
-class Case:
-    agent: str
-    moment: str
-    route: str
-
-    def __str__(self) -> str:
-        return f"{self.agent} / {self.moment} / {self.route}"
 
 
 Route = Callable[[Room, Cell], Awaitable[None]]
@@ -94,7 +85,7 @@ ROUTES: dict[str, Route] = {
 }
 
 CASES = [
-    Case(agent, moment, route)
+    StopCase(agent, moment, route)
     for agent, moment in cases()
     for route in ROUTES
     # Waiting for an agent to start, or for a person, does not count against a timeout.
@@ -102,7 +93,7 @@ CASES = [
 ]
 
 
-async def stop(room: Room, case: Case) -> Evidence:
+async def stop(room: Room, case: StopCase) -> Evidence:
     """Bring the agent to the moment, stop it by the route, and go on."""
     kind, starting = AGENTS[case.agent], case.moment == "starting"
     room.plays(
@@ -120,9 +111,9 @@ async def stop(room: Room, case: Case) -> Evidence:
     else:
         await room.send("remember").gone()
     link = room.conversation.link
-    assert starting or {p.command for p in link.left_running} == OLD
-    earlier, session_id = listed(link.left_running), room.conversation.session_id
-    pictures = Pictures()
+    assert starting or {p.command for p in link.family.left_running} == OLD
+    earlier, session_id = listed(link.family.left_running), room.conversation.session_id
+    pictures = Pictures(lambda snapshot: snapshot.now)  # time stands still while it is drawn
     limit = {"timeout": SOON} if case.route == "timeout" else {}
     cell = room.send("the task", view=pictures, **limit)
     await reach(room, cell, case.moment)
@@ -137,12 +128,13 @@ async def stop(room: Room, case: Case) -> Evidence:
     warm = result is not None and result.receipt is not None and result.receipt.connection == "warm"
     if case.route == "timeout" and result is not None and result.receipt is not None:
         asked = result.receipt.requested_at
-    alive = set(room.backend.processes._actors)
-    left = alive_of_turn(room, neighbour, warm)
+    alive = frozenset(proc.pid for proc in room.backend.processes._actors)
+    left = alive_of_turn(room, warm)
     room.backend.start, room.backend.refuses = 0.0, None
     after = None
     with anyio.move_on_after(NEVER if result is not None else 0):
         after = await room.send("and then").gone()
+    beside_it = await neighbour.gone()
     known = room.backend.memory.get(session_id, [])
     bound = LEAVE if case.route in LEAVING else StopPolicy().total
     return Evidence(
@@ -156,14 +148,14 @@ async def stop(room: Room, case: Case) -> Evidence:
         left=left,
         earlier=earlier,
         children=tuple(s for s in earlier if s.command == OLD_CHILD.command),
-        earlier_left=tuple(s for s in earlier if s.pid in {proc.pid for proc in alive}),
+        alive=alive,
         least_rung=expected_rung(case),
         sent=room.backend.prompts.count("the task"),
         withdrawn=kind.manners.withdraws,
         after=after,
         after_text="As you wish.",
-        remembers=starting or ("remember", "Noted.") in known,
-        neighbour=await neighbour.gone(),
+        remembers=None if starting else ("remember", "Noted.") in known,
+        neighbour=beside_it,
         neighbour_text=NEIGHBOUR,
     )
 
@@ -179,7 +171,7 @@ async def reach(room: Room, cell: Cell, moment: str) -> None:
             await anyio.sleep(0.01)
 
 
-def alive_of_turn(room: Room, neighbour: Cell, warm: bool) -> tuple[Survivor, ...]:
+def alive_of_turn(room: Room, warm: bool) -> tuple[Survivor, ...]:
     """What of the turn lives, by a look at the stage itself. An agent that is kept warm
     and its servers are not the turn's any more."""
     stays = OLD | {"scripted agent", "a server"} if warm else OLD
@@ -189,7 +181,7 @@ def alive_of_turn(room: Room, neighbour: Cell, warm: bool) -> tuple[Survivor, ..
     return listed({proc for proc in mine if proc.command not in stays})
 
 
-def expected_rung(case: Case) -> Rung:
+def expected_rung(case: StopCase) -> Rung:
     """The rung that will do, by the agent's manners and the clock."""
     policy = StopPolicy()
     if case.route == "%agent stop --now":

@@ -73,14 +73,22 @@ def kernel(new_place: Callable[[], Place]) -> Iterator[AgentKernel]:
         yield made
 
 
+#: What can be seen of a turn that is at the moment.
+SEEN = {
+    "before init": "", "first delta": "one", "mid stream": "word word", "tool running": "I look",
+    "question pending": "May I", "API stalled": "Half an ans", "API retrying": "Half",
+    "before the result": "there is to say",
+}  # fmt: skip
+
+
 def in_a_cell(kernel: AgentKernel, prompt: str, options: str = "") -> Cell:
     return kernel.start(f"%%agent -o r {POLICY} {options}\n{prompt}")
 
 
-def button(kernel: AgentKernel, prompt: str, reached: Callable[[], None]) -> float:
+def button(kernel: AgentKernel, prompt: str, reached: Callable[[Cell], object]) -> float:
     cell = in_a_cell(kernel, prompt)
     kernel.wait_for(lambda: kernel.button("Stop"), 10, "the button")
-    reached()
+    reached(cell)
     comm = kernel.button("Stop")
     assert comm is not None and not cell.done, cell.error
     asked = time.monotonic()
@@ -89,57 +97,59 @@ def button(kernel: AgentKernel, prompt: str, reached: Callable[[], None]) -> flo
         lambda: cell.done or str(kernel.widgets.get(comm, {}).get("description")) != "Stop"
     )
     assert answered and time.monotonic() - asked < 2.0
-    return ended(kernel, cell, asked)
-
-
-def interrupt(kernel: AgentKernel, prompt: str, reached: Callable[[], None]) -> float:
-    cell = in_a_cell(kernel, prompt)
-    reached()
-    asked = time.monotonic()
-    kernel.interrupt()
-    return ended(kernel, cell, asked)
-
-
-def ended(kernel: AgentKernel, cell: Cell, asked: float) -> float:
-    kernel.wait(cell)
-    assert cell.error.startswith("TurnStopped"), cell.error
+    ended(kernel, cell)
     return asked
 
 
-def time_limit(kernel: AgentKernel, prompt: str, reached: Callable[[], None]) -> float:
-    cell = in_a_cell(kernel, prompt, "--timeout 1.5")
+def interrupt(kernel: AgentKernel, prompt: str, reached: Callable[[Cell], object]) -> float:
+    cell = in_a_cell(kernel, prompt)
+    reached(cell)
+    asked = time.monotonic()
+    kernel.interrupt()
+    ended(kernel, cell)
+    return asked
+
+
+def ended(kernel: AgentKernel, cell: Cell) -> None:
     kernel.wait(cell)
     assert cell.error.startswith("TurnStopped"), cell.error
+
+
+def time_limit(kernel: AgentKernel, prompt: str, reached: Callable[[Cell], object]) -> float:
+    cell = in_a_cell(kernel, prompt, "--timeout 1.5")
+    ended(kernel, cell)
     return float(kernel.value("r.receipt.requested_at"))
 
 
-def from_a_thread(kernel: AgentKernel, prompt: str, reached: Callable[[], None]) -> float:
+def from_a_thread(kernel: AgentKernel, prompt: str, reached: Callable[[Cell], object]) -> float:
     kernel.run(
         "import threading\n"
         "def stop():\n    global asked\n    asked = time.monotonic()\n"
         "    turncell.Session('main').stop('api')\n"
         "threading.Timer(1.5, stop).start()"
     )
-    ended(kernel, in_a_cell(kernel, prompt), 0.0)
+    ended(kernel, in_a_cell(kernel, prompt))
     return float(kernel.value("asked"))
 
 
-def line(kernel: AgentKernel, prompt: str, reached: Callable[[], None]) -> float:
-    assert kernel.wait(in_a_cell(kernel, prompt, "--bg")).status == "ok"
-    reached()
+def line(kernel: AgentKernel, prompt: str, reached: Callable[[Cell], object]) -> float:
+    cell = in_a_cell(kernel, prompt, "--bg")
+    reached(cell)
     asked = time.monotonic()
     assert kernel.run("%agent stop").status == "ok"
-    ended(kernel, kernel.start("%agent wait"), asked)
+    ended(kernel, kernel.start("%agent wait"))
     return asked
 
 
-def unload(kernel: AgentKernel, prompt: str, reached: Callable[[], None]) -> float:
-    assert kernel.wait(in_a_cell(kernel, prompt, "--bg")).status == "ok"
-    reached()
+def unload(kernel: AgentKernel, prompt: str, reached: Callable[[Cell], object]) -> float:
+    cell = in_a_cell(kernel, prompt, "--bg")
+    reached(cell)
     asked = time.monotonic()
     assert kernel.run("%unload_ext turncell").status == "ok"
+    kernel.run("over = time.monotonic()")
     assert kernel.run("%load_ext turncell").status == "ok"
-    return ended(kernel, kernel.start("%agent wait"), asked)
+    ended(kernel, kernel.start("%agent wait"))
+    return asked
 
 
 ROUTES = {
@@ -163,8 +173,14 @@ CASES = [
 def test_a_stop_through_the_kernel(kernel: AgentKernel, case: StopCase) -> None:
     kernel.run("remember()")
     prompt = f"<{case.agent}> {case.moment}"
-    asked = ROUTES[case.route](kernel, prompt, lambda: kernel.listen(0.8))
-    over = asked + float(kernel.value("r.receipt.reaped_after or 99"))
+    kernel.run("over = None")
+
+    def reached(cell: Cell) -> None:
+        kernel.wait_for(lambda: SEEN[case.moment] in cell.text or cell.error, 20, case.moment)
+        kernel.listen(0.1)
+
+    asked = ROUTES[case.route](kernel, prompt, reached)
+    over = float(kernel.value("over or time.monotonic()"))
     kernel.run("left = look()")
     after = kernel.run("%%agent -o after\nand then")
     assert after.status == "ok", after.error

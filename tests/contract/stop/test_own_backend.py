@@ -10,7 +10,6 @@ import pytest
 
 from turncell import settings
 from turncell.outcome import Rung
-from turncell.settings import StopPolicy
 from turncell.testing import Play, StopCase, StopSuite, scripted
 from turncell.testing.agents import AGENTS, MOMENTS, least_rung, play
 
@@ -43,10 +42,6 @@ class TestStopsOfScriptedAgents(StopSuite):
 
     def sent(self, prompt: str) -> int:
         return self.stage.prompts.count(prompt)
-
-
-def test_the_suite_has_seconds_of_its_own() -> None:
-    assert StopSuite.policy.total < StopPolicy().total
 
 
 class Careless(TestStopsOfScriptedAgents):

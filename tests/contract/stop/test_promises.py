@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -15,11 +16,16 @@ from jumped import Room, jumped
 from turncell import ladder, link, turn
 from turncell import stimuli as st
 from turncell.backends.scripted_processes import Stage
+from turncell.conversation import Conversation, Order, new_turn_id
+from turncell.handle import TurnHandle
 from turncell.ladder import StopLadder, StopState, StopStimulus
-from turncell.outcome import Outcome, TurnResult
+from turncell.outcome import Outcome
+from turncell.painter import Painter
 from turncell.procs import Verdict
 from turncell.record import Record
+from turncell.testing import StopCase
 from turncell.testing.promises import PROMISES, violations
+from turncell.transcript import Transcript
 from turncell.turn import Turn
 
 Patch = pytest.MonkeyPatch
@@ -55,12 +61,25 @@ def earlier_work_is_swept_too(patch: Patch) -> None:
 
 
 def partial_text_is_dropped(patch: Patch) -> None:
-    result = Record.result
+    close = Transcript.close
 
-    def whole_messages_only(self: Record) -> TurnResult:
-        return replace(result(self), text="")
+    def whole_messages_only(self: Transcript, at: float) -> None:
+        whole = {k: g for k, g in self._segments.items() if g.segment.settled}
+        self._segments = whole
+        close(self, at)
 
-    patch.setattr(Record, "result", whole_messages_only)
+    patch.setattr(Transcript, "close", whole_messages_only)
+
+
+def the_screen_stops_with_the_press(patch: Patch) -> None:
+    draw = Painter._draw
+
+    async def not_while_stopping(self: Painter) -> None:
+        if self._look().phase == "stopping":
+            return
+        await draw(self)
+
+    patch.setattr(Painter, "_draw", not_while_stopping)
 
 
 def a_forced_stop_forgets_the_session(patch: Patch) -> None:
@@ -104,20 +123,15 @@ def a_stop_is_a_success(patch: Patch) -> None:
 
 
 def a_killed_turn_is_tried_again(patch: Patch) -> None:
-    drop, sent = link.Link.drop, link.Link.ready
+    conduct = Conversation.conduct
 
-    async def drop_and_send(self: link.Link) -> None:
-        await drop(self)
-        self.again = True  # type: ignore[attr-defined]
+    async def again(self: Conversation, order: Order, handle: TurnHandle) -> None:
+        await conduct(self, order, handle)
+        if handle.result(0, raise_error=False).outcome is Outcome.KILLED:
+            stopper = partial(self.stop, handle.turn_id)
+            await conduct(self, order, TurnHandle(new_turn_id(), self.name, stopper, 1.0))
 
-    async def ready(self: link.Link, settings: Any) -> Any:
-        note = await sent(self, settings)
-        if getattr(self, "again", False) and self.connection is not None:
-            self.connection.backend.prompts.append("the task")  # type: ignore[attr-defined]
-        return note
-
-    patch.setattr(link.Link, "drop", drop_and_send)
-    patch.setattr(link.Link, "ready", ready)
+    patch.setattr(Conversation, "conduct", again)
 
 
 @dataclass(frozen=True)
@@ -136,12 +150,13 @@ class Removal:
 
 REMOVALS = [
     Removal(1, no_picture_of_a_stop, "acks and runs on"),
+    Removal(1, the_screen_stops_with_the_press, "acks and runs on"),
     Removal(2, no_rung_ever_ends, "frozen"),
     Removal(2, no_end_is_shown, "frozen"),
     Removal(3, an_ack_ends_the_stop, "acks and runs on"),
     Removal(4, nobody_looks_at_the_processes, "child in its own session"),
     Removal(4, earlier_work_is_swept_too, "ignores signals"),
-    Removal(5, partial_text_is_dropped, "ignores signals"),
+    Removal(5, partial_text_is_dropped, "ignores signals", "API stalled"),
     Removal(6, a_forced_stop_forgets_the_session, "ignores signals"),
     Removal(7, it_begins_with_force, "polite"),
     Removal(8, everybody_is_swept, "ignores signals"),
@@ -194,7 +209,10 @@ def test_the_eleventh_promise_everywhere() -> None:
         # It waits for a person, dies before it says anything, or floods and does nothing else.
         if (route == "timeout" and moment == "question pending")
         or agent == "dies before init"
-        or (agent == "floods" and moment in ("before init", "question pending", "API retrying"))
+        or (
+            agent == "floods"
+            and moment in ("before init", "question pending", "API stalled", "API retrying")
+        )
     }
     assert set(product(MISBEHAVIOUR, PLACES, WAYS)) - tried == cannot_be_had
     assert {route for agent, _, route in tried if agent == "dies before init"} >= WAYS - {"timeout"}
@@ -206,7 +224,7 @@ def broken(removal: Removal) -> set[str]:
 
     @jumped
     async def stopped(room: Room) -> None:
-        case = scenes.Case(removal.agent, removal.moment, removal.route)
+        case = StopCase(removal.agent, removal.moment, removal.route)
         found.extend(violations(await scenes.stop(room, case)))
 
     stopped()

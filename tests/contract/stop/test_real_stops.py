@@ -37,6 +37,7 @@ class TestRealStops(StopSuite):
         home = tmp_path_factory.mktemp("stops")
         with running_agents(home) as agents, pytest.MonkeyPatch.context() as patch:
             patch.setenv("ROGUE_CLI", find_cli(None))
+            patch.setenv("ROGUE_LOG", str(home / "rogue.log"))
             cls.place = agents
             agents.play(*SCRIPT)
             yield
@@ -60,6 +61,8 @@ class TestRealStops(StopSuite):
             return "w19" in "".join(e.text for e in events if isinstance(e, ev.TextDelta))
         if moment == "API stalled":
             return "w4" in "".join(e.text for e in events if isinstance(e, ev.TextDelta))
+        if moment == "starting":
+            return bool(self.place.commands("rogue.py"))
         if moment in ("first delta", "mid stream"):
             deltas = sum(isinstance(e, ev.TextDelta) for e in events)
             return deltas >= (1 if moment == "first delta" else 4)
@@ -85,6 +88,10 @@ class TestRealStops(StopSuite):
             return Rung.TERMINATE
         # A hurried stop may not have the time that this machine takes for a polite one.
         return None if case.route == "close" else AGENTS[case.agent][1]
+
+    def sent(self, prompt: str) -> int | None:
+        log = self.place.home / "rogue.log"
+        return log.read_text().split().count("prompt") if log.exists() else 0
 
     def remembers(self, session: Session) -> bool | None:
         return "remember this" in json.dumps(self.place.calls(self.after[0])[-1].history)
