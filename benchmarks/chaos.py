@@ -3,9 +3,10 @@
     python benchmarks/chaos.py --stops 500            # prints its seed
     python benchmarks/chaos.py --seed 7 --only 123    # number 123 of that campaign again
 
-One kernel, the real SDK and agent binary behind a proxy that makes it misbehave. After each
-stop all promises are checked, from the outside where that can be, and the next turn must be
-exact and know what came before. Prints each violation with what replays it; exits with 1.
+One kernel, the real SDK and agent binary behind a proxy that makes it misbehave, and a turn of
+another session beside it. After each stop the promises are checked (1 and 5 where there is a
+screen to look at), and the next turn must be exact and know what came before. Prints each
+violation with what replays it; exits with 1.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import re
 import secrets
 import signal
@@ -28,128 +28,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from chaos_dice import DEATHS, NEIGHBOUR, SET_UP, SLACK, Throw, throws
+from driver import Cell
+from places import AgentKernel, Place
+from real import BY_HAND, ROGUE, SCRIPT, WAIT, words_for
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "tests" / part) for part in ("", "kernel", "contract/stop")]
-
-from driver import Cell  # noqa: E402 - found by the line above
-from places import AgentKernel, Place  # noqa: E402
-from real import AGENTS, BY_HAND, ROGUE, SCRIPT, WAIT, words_for  # noqa: E402
-
-from turncell.backends.claude_launch import find_cli  # noqa: E402
-from turncell.modelserver import ModelServer, Reply, Scenario, Script, Words  # noqa: E402
-from turncell.testing.agents import MOMENTS  # noqa: E402
-
-ROUTES = {
-    "button": 6, "kernel interrupt": 4, "%agent stop": 3, "%agent stop --now": 1, "timeout": 2,
-    "API": 2, "unload": 1, "shutdown": 1, "SIGKILL": 1,
-}  # fmt: skip
-DEATHS = ("shutdown", "SIGKILL")
-#: What the turn of the other session says, 12 s long.
-BESIDE = "".join(f"w{n} " for n in range(120))
-NEIGHBOUR = Scenario("beside", when="beside you", replies=[Reply(Words(120, pace=0.1))])
-#: Seconds on this machine beyond what a rung may take; a busy one is late with everything.
-SLACK = 1.0
-
-SET_UP = """
-import json, threading, time, turncell, turncell.procs
-from turncell.outcome import Rung
-from turncell.testing import Evidence, violations
-main = turncell.Session("main")
-
-def stop_later(presses, gap):
-    global asked
-    asked, turns = 0.0, turncell.session.book().turns
-    def stop():
-        global asked
-        while (turn := turncell.session.book().turns[-1]) is turns[-1]:
-            time.sleep(0.01)
-        time.sleep(0.7)
-        asked = time.monotonic()
-        for _ in range(presses):
-            turn.stop("api")
-            time.sleep(gap)
-    threading.Thread(target=stop).start()
-
-def neighbour_turn(cli):
-    global neighbour, turn_beside
-    neighbour = turncell.Session("neighbour", cli=cli, system="test", sources=())
-    if "turn_beside" not in globals() or turn_beside.done():
-        turn_beside = neighbour.start("beside you")
-
-def beside():
-    # How the other session's turn fares, and its processes.
-    done, words = turn_beside.done(), WORDS_BESIDE
-    result = turn_beside.result(raise_error=False) if done else None
-    fine = not done or (str(result.outcome), result.text) == ("completed", words)
-    token = neighbour._conversation.link.family.token
-    return [fine, result and repr(result)[:300], [p.pid for p in turncell.procs.marked(token)]]
-
-def left_running():
-    return [p.pid for p in main._conversation.link.family.left_running]
-
-def judge(asked, over, bound, rung, sent, left, before_init):
-    return violations(Evidence(
-        name=r.turn_id, session_id=session_id, bound=bound, asked_at=asked, over_at=over, result=r,
-        left=tuple(turncell.outcome.Survivor(p, c) for p, c in left), sent=sent,
-        least_rung=rung and Rung(rung), withdrawn=before_init,
-        after=after, after_text="echo: and then", slack=SLACK))
-""".replace("SLACK", str(SLACK)).replace("WORDS_BESIDE", repr(BESIDE))
-
-
-@dataclass(frozen=True)
-class Throw:
-    """One throw of the dice."""
-
-    number: int
-    agent: str
-    moment: str
-    route: str
-    presses: int
-    gap: float
-    wait: float
-    ack: float
-    grace: float
-
-    def __str__(self) -> str:
-        times = f" x{self.presses} every {self.gap:.2f} s" if self.presses > 1 else ""
-        return (
-            f"{self.number}: {self.agent} / {self.moment} / {self.route}{times}, "
-            f"{self.wait:.2f} s later, ack {self.ack} grace {self.grace}"
-        )
-
-    @property
-    def bound(self) -> float:
-        """The longest this stop may take, in seconds."""
-        if self.route in ("unload", *DEATHS):
-            return 2.0
-        return self.ack + self.grace + 2.0 + 2.0 + 1.5
-
-    @property
-    def rung(self) -> str | None:
-        """The rung that must do; None where the clock and the presses decide."""
-        plain = self.presses == 1 and self.route not in ("unload", "%agent stop --now")
-        expected = AGENTS[self.agent][1]
-        if self.route == "%agent stop --now":
-            return "kill"
-        if not plain or self.moment == "starting" or "late" in self.agent:
-            return None
-        return expected and expected.value
-
-
-def throws(seed: int) -> Any:
-    """The whole campaign of a seed, one throw after the other."""
-    dice, number = random.Random(seed), 0
-    while True:
-        agent = dice.choice(["polite", *AGENTS])
-        moment = dice.choice([m for m in MOMENTS if m != "starting" and words_for(agent, m)])
-        route = dice.choices(list(ROUTES), list(ROUTES.values()))[0]
-        yield Throw(
-            number, agent, moment, route, dice.choice([1, 1, 1, 2, 3]),
-            dice.choice([0.0, 0.1, 0.5, 0.8]), dice.choice([0.0, 0.0, 0.05, 0.3, 1.0]),
-            dice.choice([1.0, 2.0]), dice.choice([1.0, 2.0]),
-        )  # fmt: skip
-        number += 1
+from turncell.backends.claude_launch import find_cli
+from turncell.modelserver import ModelServer, Script
 
 
 @dataclass
@@ -196,7 +81,7 @@ class Campaign:
         self.reach(kernel, cell, throw, calls)
         kernel.listen(throw.wait)
         if throw.agent in BY_HAND:
-            for process in self.agents(kernel):
+            for process in self.agents():
                 process.send_signal(signal.Signals[BY_HAND[throw.agent]])
         if throw.route in DEATHS:
             return self.die(kernel, throw)
@@ -351,17 +236,15 @@ class Campaign:
     def line(self, kernel: AgentKernel, cell: Cell, throw: Throw) -> Any:
         """`%agent stop` in another cell, or unloading."""
         words = "%unload_ext turncell" if throw.route == "unload" else throw.route
-        asked = time.monotonic()
+        asked, over = time.monotonic(), 0.0
         for _ in range(throw.presses if throw.route == "%agent stop" else 1):
             kernel.run(words)
             kernel.listen(throw.gap if throw.presses > 1 else 0)
-        if throw.route == "unload":
+        if throw.route == "unload":  # it returns when all is over
+            over = time.monotonic()
             kernel.run("%load_ext turncell")
         kernel.run("%agent wait", 60)
-        over = time.monotonic()
-        if throw.route == "unload":  # loading it again is not the stop's
-            over = asked + kernel.value("r.receipt and r.receipt.reaped_after or 0")
-        return [], asked, over
+        return [], asked, over or time.monotonic()
 
     # Looks.
 
@@ -370,7 +253,7 @@ class Campaign:
         calls = [r for r in self.place.server.requests if r.prompt == "and then"]
         return json.dumps(calls[-1].history)
 
-    def agents(self, kernel: AgentKernel) -> list[psutil.Process]:
+    def agents(self) -> list[psutil.Process]:
         """The proxy and the agent binary."""
         found = [p for p in self.place.processes() if "rogue.py" in " ".join(_command(p)[:3])]
         return [q for p in found for q in (p, *p.children())]
@@ -382,7 +265,7 @@ class Campaign:
 
     def left(self, kernel: AgentKernel, warm: bool, beside: list[int]) -> list[tuple[int, str]]:
         """What of the turn is alive; an agent that is kept warm is not the turn's."""
-        agents = {p.pid for p in self.agents(kernel)} if warm else set()
+        agents = {p.pid for p in self.agents()} if warm else set()
         guard = {p.pid for p in self.place.processes() if "guard_process" in " ".join(_command(p))}
         found = self.place.processes(kernel.pid, *agents, *guard, *beside, *self.old)
         return [(p.pid, " ".join(_command(p))[:80]) for p in found]
@@ -473,7 +356,7 @@ def attempt(campaign: Campaign, throw: Throw, seed: int) -> None:
     try:
         wrong = campaign.run(throw)
     except (TimeoutError, RuntimeError, AssertionError) as error:
-        wrong = [f"2 bounded: {type(error).__name__}: {str(error)[:300]}"]
+        wrong = [f"it could not be judged: {type(error).__name__}: {str(error)[:300]}"]
         if campaign.kernel is not None:
             campaign.kernel.__exit__()
             campaign.kernel = None

@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psutil
@@ -175,8 +175,33 @@ class StopSuite:
         link, known = session._conversation.link, self.sent(prompt)
         earlier = _named(p for p in _alive(link.family.token) if not self.is_agents_own(p))
         children = _below(link.connection.pid if link.connection is not None else None)
-        old = set().union(*({s.pid, *_below(s.pid)} for s in earlier))
-        pictures, session_id = Pictures(), session.session_id
+        seen = Evidence(
+            name=str(case),
+            session_id=session.session_id,
+            bound=self._policy(case).total,
+            asked_at=0.0,
+            over_at=None,
+            earlier=earlier,
+            children=tuple(s for s in earlier if s.pid in children),
+            least_rung=self.least_rung(case, self._policy(case)),
+            withdrawn=case.moment == "before init",
+            after_text=self.after[1],
+            slack=1.0,  # of a busy machine
+            answer=1.0,
+        )
+        seen = self._stop(case, session, prompt, seen)
+        sent = self.sent(prompt)
+        after = session.start(self.after[0]).result(PATIENCE, raise_error=False)
+        return replace(
+            seen,
+            sent=0 if case.moment == "starting" else sent and sent - (known or 0),
+            after=after,
+            remembers=self.remembers(session),
+        )
+
+    def _stop(self, case: StopCase, session: Session, prompt: str, seen: Evidence) -> Evidence:
+        old = set().union(*({s.pid, *_below(s.pid)} for s in seen.earlier))
+        pictures, family = Pictures(), session._conversation.link.family
         limit = {"timeout": self.timeout} if case.route == "timeout" else {}
         turn = session.start(prompt, view=pictures, stop=self.policy, **limit)
         self._wait_for(turn, case.moment)
@@ -184,37 +209,20 @@ class StopSuite:
         asked = time.monotonic()
         ROUTES[case.route](session, turn)
         if not turn.wait(PATIENCE):
-            return Evidence(
-                name=str(case), session_id=session_id, bound=0.0, asked_at=asked, over_at=None
-            )
+            return replace(seen, asked_at=asked)
         over_at, result = time.monotonic(), turn.result(raise_error=False)
         warm = result.receipt is not None and result.receipt.connection == "warm"
         if case.route == "timeout" and result.receipt is not None:
             asked = result.receipt.requested_at
-        left = [p for p in _alive(link.family.token) if not (warm and self.is_agents_own(p))]
-        left = [process for process in left if process.pid not in old]
-        alive, sent = frozenset(psutil.pids()) - _dead(), self.sent(prompt)
-        after = session.start(self.after[0]).result(PATIENCE, raise_error=False)
-        return Evidence(
-            name=str(case),
-            session_id=session_id,
-            bound=self._policy(case).total,
+        alive = [p for p in _alive(family.token) if p.pid not in old]
+        return replace(
+            seen,
             asked_at=asked,
             over_at=over_at,
-            pictures=tuple(pictures.seen),
             result=result,
-            left=_named(left),
-            alive=alive,
-            earlier=earlier,
-            children=tuple(s for s in earlier if s.pid in children),
-            least_rung=self.least_rung(case, self._policy(case)),
-            sent=0 if case.moment == "starting" else sent and sent - (known or 0),
-            withdrawn=case.moment == "before init",
-            after=after,
-            after_text=self.after[1],
-            remembers=self.remembers(session),
-            slack=1.0,  # of a busy machine
-            answer=1.0,
+            pictures=tuple(pictures.seen),
+            left=_named(p for p in alive if not (warm and self.is_agents_own(p))),
+            alive=frozenset(psutil.pids()) - _dead(),
         )
 
     def _wait_for(self, turn: TurnHandle, moment: str) -> None:
@@ -238,19 +246,16 @@ def _alive(token: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if process.environ().get(TOKEN) == token and process.pid not in _dead([process]):
+            dead = process.status() == psutil.STATUS_ZOMBIE
+            if not dead and process.environ().get(TOKEN) == token:
                 found.append(process)
     return found
 
 
-def _dead(processes: Iterable[psutil.Process] | None = None) -> set[int]:
+def _dead() -> set[int]:
     """The pids that only wait to be buried."""
-    found = set()
-    for process in psutil.process_iter() if processes is None else processes:
-        with suppress(psutil.Error):
-            if process.status() == psutil.STATUS_ZOMBIE:
-                found.add(process.pid)
-    return found
+    everybody = psutil.process_iter(["status"])
+    return {p.pid for p in everybody if p.info["status"] == psutil.STATUS_ZOMBIE}
 
 
 def _named(processes: Iterable[psutil.Process]) -> tuple[Survivor, ...]:
