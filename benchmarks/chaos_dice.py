@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "tests" / part) for part in ("", "kernel", "contract/stop")]
+sys.path[:0] = [str(HERE.parent / "tests" / part) for part in ("", "kernel", "cli", "contract/stop")]
 
 from real import AGENTS, words_for  # noqa: E402 - found by the line above
 

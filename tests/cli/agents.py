@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import os
 import secrets
@@ -18,12 +19,19 @@ import pytest
 
 from turncell import Session, Turn, TurnResult
 from turncell import events as ev
-from turncell.modelserver import ModelServer, Request, Scenario, Script
+from turncell.modelserver import ModelServer, Request, Scenario, Script, ToolUse
 from turncell.session import book
 
 #: Seconds that only a hang takes; a busy machine starts an agent in 6 s.
 GENEROUS = 45.0
+#: Seconds of the rungs for an agent that does not heed them.
+SHORT = {"ack": 0.5, "grace": 0.5, "sigint": 1.0, "terminate": 0.5, "kill": 2.0}
 _MARK = "TURNCELL_TEST_AGENTS"
+
+
+def bash(command: str, **how: object) -> ToolUse:
+    """A call of the agent's shell."""
+    return ToolUse("Bash", {"command": command, **how})
 
 
 class Agents:
@@ -35,6 +43,7 @@ class Agents:
         self.cwd = home / "work"
         self.cwd.mkdir()
         self._mark = mark
+        self._count = itertools.count()
 
     def play(self, *scenarios: Scenario) -> None:
         """What the model says from now on; it echoes any other prompt."""
@@ -61,6 +70,15 @@ class Agents:
     def history(self, prompt: str) -> str:
         """All that the model was told before and with this prompt, as text."""
         return json.dumps(self.calls(prompt)[0].history)
+
+    def goes_on(self, session: Session, before: TurnResult) -> str:
+        """The next turn is exact and in the same conversation; what the model is told with it."""
+        prompt = f"number {next(self._count)}"
+        result = session.start(prompt).result(GENEROUS)
+        assert (result.text, result.session_id) == (f"echo: {prompt}", before.session_id)
+        assert {event.turn_id for event in result.events} == {result.turn_id}
+        assert sum(isinstance(event, ev.AgentFinished) for event in result.events) == 1
+        return self.history(prompt)
 
     def processes(self) -> list[psutil.Process]:
         """Everything alive that an agent of these tests is, or started."""

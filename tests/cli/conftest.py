@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agents import Agents, running_agents
+from agents import GENEROUS, Agents, running_agents
 
+from turncell import Session
 from turncell.backends.claude_launch import find_cli
 
 
@@ -15,6 +16,14 @@ from turncell.backends.claude_launch import find_cli
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
     with running_agents(tmp_path_factory.mktemp("agents")) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def warm(agents: Agents) -> Session:
+    """A session whose agent is up."""
+    session = agents.session("warm")
+    session.start("hello").result(GENEROUS)
+    return session
 
 
 @pytest.fixture(scope="module")

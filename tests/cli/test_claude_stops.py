@@ -14,9 +14,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from agents import GENEROUS, Agents, gone, heard, said, stopped, text_of, wait_until
+from agents import GENEROUS, Agents, bash, gone, heard, said, stopped, text_of, wait_until
 
-from turncell import Outcome, Reason, Session, Turn, TurnResult, procs
+from turncell import Outcome, Reason, Session, Turn, procs
 from turncell import events as ev
 from turncell.modelserver import (
     Cut,
@@ -53,10 +53,6 @@ for line in sys.stdin:
 """
 
 MARKER = "[Request interrupted by user"
-
-
-def bash(command: str) -> ToolUse:
-    return ToolUse("Bash", {"command": command})
 
 
 SCRIPT = (
@@ -100,13 +96,6 @@ def _script(agents: Agents) -> None:
     agents.play(*SCRIPT)
 
 
-@pytest.fixture(scope="module")
-def warm(agents: Agents) -> Session:
-    session = agents.session("warm")
-    session.start("hello").result(GENEROUS)
-    return session
-
-
 def pid_of(session: Session) -> int:
     connection = session._conversation.link.connection
     assert connection is not None and connection.pid is not None
@@ -114,15 +103,6 @@ def pid_of(session: Session) -> int:
 
 
 _count = iter(range(10_000))
-
-
-def goes_on(agents: Agents, session: Session, before: TurnResult) -> str:
-    """The next turn is exact and in the same conversation; what the model is told with it."""
-    prompt = f"number {next(_count)}"
-    result = session.start(prompt).result(GENEROUS)
-    assert (result.text, result.session_id) == (f"echo: {prompt}", before.session_id)
-    assert {event.turn_id for event in result.events} == {result.turn_id}
-    return agents.history(prompt)
 
 
 # In every state.
@@ -183,7 +163,7 @@ def test_a_stop_in(agents: Agents, warm: Session, name: str) -> None:
     assert result.text == text_of(turn)  # what was shown is what is kept
     assert [t.status for t in result.tools] == ["cancelled"] * state.tool
     assert len(agents.processes()) == 1, agents.processes()
-    told = goes_on(agents, warm, result)
+    told = agents.goes_on(warm, result)
     for part in state.told:
         assert part in told
     assert pid_of(warm) == pid
@@ -201,7 +181,7 @@ def test_twice_in_a_row(agents: Agents, warm: Session) -> None:
     for _ in range(2):
         result = stopped(said(warm.start(f"text {next(_count)}"), "w2 "))
         assert result.outcome is Outcome.INTERRUPTED
-    goes_on(agents, warm, result)
+    agents.goes_on(warm, result)
 
 
 @pytest.mark.timeout(600)
@@ -230,7 +210,7 @@ def test_a_hail_of_presses_is_one_polite_stop(agents: Agents, warm: Session) -> 
         turn.stop()
     result = turn.result(GENEROUS, raise_error=False)
     assert result.receipt is not None and result.receipt.connection == "warm"
-    goes_on(agents, warm, result)
+    agents.goes_on(warm, result)
 
 
 def test_a_stop_that_comes_after_the_end_changes_nothing(agents: Agents, warm: Session) -> None:
@@ -239,7 +219,7 @@ def test_a_stop_that_comes_after_the_end_changes_nothing(agents: Agents, warm: S
     turn.stop()
     warm.stop()
     assert turn.result() is result and result.receipt is None
-    goes_on(agents, warm, result)
+    agents.goes_on(warm, result)
 
 
 @pytest.mark.parametrize("lap", range(6))
@@ -253,7 +233,7 @@ def test_a_stop_as_the_agent_finishes(agents: Agents, warm: Session, lap: int) -
     assert result.outcome in (Outcome.COMPLETED, Outcome.INTERRUPTED)
     if result.outcome is Outcome.COMPLETED:
         assert result.text == "All of it."
-    goes_on(agents, warm, result)
+    agents.goes_on(warm, result)
 
 
 # Early.
@@ -268,7 +248,7 @@ def test_an_early_stop_of_a_warm_agent(agents: Agents, warm: Session, millisecon
     assert result.outcome is Outcome.INTERRUPTED and result.receipt is not None
     assert (result.receipt.rung, result.receipt.connection) == (Rung.INTERRUPT, "warm")
     assert (result.receipt.ended_after or 99) < 2.0
-    goes_on(agents, warm, result)
+    agents.goes_on(warm, result)
     assert pid_of(warm) == pid
     assert all(request.outcome != "completed" for request in agents.calls(prompt))
 
@@ -285,7 +265,7 @@ def test_an_early_stop_of_an_agent_that_starts(agents: Agents, milliseconds: int
     assert result.outcome is Outcome.INTERRUPTED and result.text == ""
     assert result.receipt is not None and result.receipt.survivors == []
     assert agents.calls(prompt) == []
-    goes_on(agents, session, result)
+    agents.goes_on(session, result)
     session.close()
 
 
@@ -296,7 +276,7 @@ def test_a_stop_of_a_first_turn_before_the_model_was_asked(agents: Agents) -> No
     wait_until(lambda: session._conversation.link.connection is not None)
     result = stopped(turn)
     assert result.outcome is Outcome.INTERRUPTED
-    goes_on(agents, session, result)
+    agents.goes_on(session, result)
     session.close()
 
 
@@ -318,7 +298,7 @@ def test_a_frozen_agent_is_killed_and_resumed(agents: Agents) -> None:
     assert (result.outcome, result.receipt.rung) == (Outcome.KILLED, Rung.KILL)
     assert (result.receipt.connection, result.receipt.survivors) == ("closed", [])
     assert result.text.startswith(shown) and gone(pid)
-    goes_on(agents, session, result)
+    agents.goes_on(session, result)
     session.close()
 
 
@@ -333,7 +313,7 @@ def test_a_frozen_agent_with_a_tool_leaves_no_orphan(agents: Agents) -> None:
     assert (result.outcome, result.text) == (Outcome.KILLED, "I wait. ")
     assert [t.status for t in result.tools] == ["cancelled"]
     assert agents.commands("tail -f") == [] and others
-    told = goes_on(agents, session, result)
+    told = agents.goes_on(session, result)
     assert "I wait. " in told
     session.close()
 
@@ -350,7 +330,7 @@ def test_a_full_pipe_does_not_hold_a_stop_up(agents: Agents) -> None:
     assert result.receipt is not None
     assert (result.outcome, result.receipt.rung) == (Outcome.KILLED, Rung.KILL)
     assert result.receipt.survivors == []
-    goes_on(agents, session, before)
+    agents.goes_on(session, before)
     session.close()
 
 
@@ -366,7 +346,7 @@ def test_what_cannot_be_killed_is_named(agents: Agents, monkeypatch: pytest.Monk
     assert [s.pid for s in result.receipt.survivors] == [process.pid]
     assert str(process.pid) in str(result.receipt) and "STILL RUNNING" in str(result.receipt)
     process.kill()
-    goes_on(agents, session, result)
+    agents.goes_on(session, result)
     session.close()
 
 
@@ -388,7 +368,7 @@ def test_by_force_from_the_start(
     assert result.receipt is not None
     assert (result.outcome, result.receipt.rung) == (outcome, rung)
     assert result.text.startswith("w0 w1 w2 w3 w4 w5 ")
-    goes_on(agents, session, result)
+    agents.goes_on(session, result)
     session.close()
 
 
@@ -403,7 +383,7 @@ def test_the_rung_of_sigint_keeps_the_text_in_the_conversation(agents: Agents) -
     assert result.receipt is not None
     assert (result.outcome, result.receipt.rung) == (Outcome.INTERRUPTED, Rung.SIGINT)
     assert result.receipt.connection == "closed"
-    assert "w0 w1 w2 w3 " in goes_on(agents, session, result)
+    assert "w0 w1 w2 w3 " in agents.goes_on(session, result)
     session.close()
 
 
@@ -418,7 +398,7 @@ def test_an_unstopped_turn_and_stop_now(agents: Agents) -> None:
     wait_until(lambda: not turn.running)
     assert gone(pid)
     wait_until(lambda: not session._conversation.busy)
-    goes_on(agents, session, result)
+    agents.goes_on(session, result)
     session.close()
 
 
@@ -433,7 +413,7 @@ def test_children_in_sessions_of_their_own_are_ended(agents: Agents, warm: Sessi
     assert result.receipt is not None
     assert (result.receipt.connection, result.receipt.survivors) == ("warm", [])
     assert agents.commands("tail") == []
-    goes_on(agents, warm, result)
+    agents.goes_on(warm, result)
 
 
 def test_work_that_an_earlier_turn_left_running_is_named_and_spared(agents: Agents) -> None:
@@ -449,7 +429,7 @@ def test_work_that_an_earlier_turn_left_running_is_named_and_spared(agents: Agen
     assert [s.pid for s in result.receipt.spared] == [left.pid]
     assert left.is_running()
     left.kill()
-    goes_on(agents, session, result)
+    agents.goes_on(session, result)
     session.close()
 
 
@@ -462,7 +442,7 @@ def test_background_shells_that_go_with_the_agent_are_named(agents: Agents) -> N
     assert result.receipt is not None and result.receipt.rung is Rung.TERMINATE
     assert left.pid in [s.pid for s in result.receipt.taken]
     assert result.receipt.spared == [] and gone(left.pid)
-    goes_on(agents, session, result)
+    agents.goes_on(session, result)
     session.close()
 
 
@@ -498,7 +478,7 @@ def test_everything_ends_within_two_seconds(agents: Agents) -> None:
         result = turn.result(0.1, raise_error=False)
         assert result.reason is Reason.SHUTDOWN and result.receipt is not None
         assert result.receipt.survivors == []
-    goes_on(agents, talking, turns[0].result(0, raise_error=False))
+    agents.goes_on(talking, turns[0].result(0, raise_error=False))
 
 
 def test_a_polite_stop_leaves_the_agents_own_servers_alone(agents: Agents, tmp_path: Path) -> None:
@@ -518,6 +498,6 @@ def test_a_polite_stop_leaves_the_agents_own_servers_alone(agents: Agents, tmp_p
     assert result.receipt is not None and result.receipt.connection == "warm"
     assert agents.commands("sleep 0.11") == []
     assert before.is_running() and [p.pid for p in agents.commands("server.py")] == [before.pid]
-    goes_on(agents, session, result)
+    agents.goes_on(session, result)
     session.close()
     assert not before.is_running()

@@ -10,23 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import GENEROUS, Agents, gone, heard, said, stopped, wait_until
+from agents import GENEROUS, SHORT, Agents, bash, gone, heard, said, stopped, wait_until
 
-from turncell import Outcome, Session, Turn, TurnResult
+from turncell import Outcome, Session, Turn
 from turncell import events as ev
 from turncell.backends.claude_tools import ToolRules
-from turncell.modelserver import Reply, Scenario, ToolUse, Words
+from turncell.modelserver import Reply, Scenario, Words
 from turncell.outcome import Rung
 from turncell.session import book
 
 pytestmark = [pytest.mark.cli, pytest.mark.timeout(120)]
 
-SHORT = {"ack": 0.5, "grace": 0.5, "sigint": 1.0, "terminate": 0.5, "kill": 2.0}
 COUNT = Words(400, pace=0.05)
-
-
-def bash(command: str, **how: object) -> ToolUse:
-    return ToolUse("Bash", {"command": command, **how})
 
 
 def free_port() -> int:
@@ -62,21 +57,7 @@ def _script(agents: Agents) -> None:
     agents.play(*SCRIPT)
 
 
-@pytest.fixture(scope="module")
-def warm(agents: Agents) -> Session:
-    session = agents.session("warm")
-    session.start("hello").result(GENEROUS)
-    return session
-
-
 _count = iter(range(10_000))
-
-
-def goes_on(session: Session, before: TurnResult) -> None:
-    """The next turn is exact and of the same conversation."""
-    prompt = f"number {next(_count)}"
-    result = session.start(prompt).result(GENEROUS)
-    assert (result.text, result.session_id) == (f"echo: {prompt}", before.session_id)
 
 
 def connection_of(session: Session) -> Any:
@@ -85,7 +66,7 @@ def connection_of(session: Session) -> Any:
 
 @pytest.mark.parametrize("moment", ["asked", "being sent", "just sent"])
 def test_int_g2_stop_in_the_same_tick_as_the_prompt(
-    warm: Session, monkeypatch: pytest.MonkeyPatch, moment: str
+    agents: Agents, warm: Session, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     send = connection_of(warm).send
 
@@ -108,7 +89,7 @@ def test_int_g2_stop_in_the_same_tick_as_the_prompt(
         assert (result.receipt.reaped_after or 0.0) < 5.0
         ends = [event.outcome for event in turn._events if isinstance(event, ev.TurnEnded)]
         assert ends == ["interrupted"]
-        goes_on(warm, result)
+        agents.goes_on(warm, result)
 
 
 def tool_runs(agents: Agents, turn: Turn, command: str = "tail -f /dev/null") -> list[int]:
@@ -127,7 +108,7 @@ def test_int_g4_a_shell_that_ignores_signals_is_dead_after_a_stop(
     assert all(map(gone, pids))
     assert len(agents.processes()) == 1, agents.processes()  # the warm agent
     assert result.receipt is not None and result.receipt.survivors == []
-    goes_on(warm, result)
+    agents.goes_on(warm, result)
 
 
 def test_int_g7_a_stop_in_a_pending_hook_keeps_the_tool_from_running(
@@ -147,7 +128,7 @@ def test_int_g7_a_stop_in_a_pending_hook_keeps_the_tool_from_running(
     result = stopped(turn)
     assert result.outcome is Outcome.INTERRUPTED
     assert [tool.status for tool in result.tools] == ["cancelled"]
-    goes_on(session, result)
+    agents.goes_on(session, result)
     wait_until(lambda: time.monotonic() > entered[0] + 2.5)  # the hook would long have answered
     assert not (agents.cwd / "marker").exists()
     session.close()
@@ -180,7 +161,7 @@ def test_int_g10_a_signal_comes_only_after_the_request_and_is_told(
     assert told()[:3] == ["prompt", "interrupt", "SIGINT"]
     assert result.receipt is not None and result.receipt.rung is Rung.SIGINT
     assert "stopped by sigint" in str(result.receipt) and gone(pid)
-    goes_on(session, result)
+    agents.goes_on(session, result)
     session.close()
 
 
@@ -192,7 +173,7 @@ def test_proc_g2_a_server_that_a_background_shell_left_is_ended(agents: Agents) 
     result = stopped(turn)
     assert agents.commands("http.server") == [] and not answers(PORT)
     assert result.receipt is not None and result.receipt.survivors == []
-    goes_on(session, result)
+    agents.goes_on(session, result)
     pid = connection_of(session).pid
     session.close()
     assert gone(pid)
@@ -218,5 +199,5 @@ def test_proc_g3_closing_under_a_deaf_agent_is_bounded(
     again = time.monotonic()
     session.close()
     assert time.monotonic() - again < 1.0
-    goes_on(session, result)
+    agents.goes_on(session, result)
     session.close()

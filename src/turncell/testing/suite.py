@@ -10,8 +10,7 @@
             return MY_PROMPTS.get((agent, moment))
 
 Stops each agent that `prompt` has words for, at each moment, by each route of the Python
-API, in real time, and asserts that `turncell.testing.promises.violations` finds nothing.
-Everything below that has no underscore may be overridden.
+API, in real time, and asserts that `violations` finds nothing. Override what you like.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ from turncell.testing.promises import Evidence, Pictures, violations
 
 __all__ = ["ROUTES", "StopCase", "StopSuite", "agents_from"]
 
-#: Seconds that only a hang takes.
-PATIENCE = 30.0
+PATIENCE = 30.0  # seconds that only a hang takes
 
 
 @dataclass(frozen=True)
@@ -200,7 +198,7 @@ class StopSuite:
         )
 
     def _stop(self, case: StopCase, session: Session, prompt: str, seen: Evidence) -> Evidence:
-        old = set().union(*({s.pid, *_below(s.pid)} for s in seen.earlier))
+        old = {pid for s in seen.earlier for pid in (s.pid, *_below(s.pid))}
         pictures, family = Pictures(), session._conversation.link.family
         limit = {"timeout": self.timeout} if case.route == "timeout" else {}
         turn = session.start(prompt, view=pictures, stop=self.policy, **limit)
@@ -261,7 +259,7 @@ def _dead() -> set[int]:
 def _named(processes: Iterable[psutil.Process]) -> tuple[Survivor, ...]:
     found = []
     for process in processes:
-        with suppress(psutil.Error):
+        with suppress(psutil.Error):  # what has ended meanwhile is not alive
             found.append(Survivor(process.pid, " ".join(process.cmdline())[:120]))
     return tuple(found)
 

@@ -4,16 +4,13 @@ front of the agent's binary (`rogue.py`) is told."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from turncell.modelserver import HttpError, Pause, Reply, Scenario, Stall, ToolUse, Words
+from agents import bash
+
+from turncell.modelserver import HttpError, Pause, Reply, Scenario, Stall, Words
 from turncell.outcome import Rung
 
 ROGUE = Path(__file__).parents[2] / "cli" / "rogue.py"
-
-
-def bash(command: str, **how: Any) -> ToolUse:
-    return ToolUse("Bash", {"command": command, **how})
 
 
 WAIT = "tail -f /dev/null"
