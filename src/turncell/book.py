@@ -13,7 +13,7 @@ from typing import Any
 
 from turncell.backends.base import Backend
 from turncell.conversation import Conversation, Order, new_turn_id
-from turncell.errors import SessionBusy, UsageError
+from turncell.errors import RuntimeGone, SessionBusy, UsageError
 from turncell.guard import Guard
 from turncell.handle import TurnHandle
 from turncell.link import Link
@@ -53,12 +53,13 @@ class Book:
         self.idle_limit = 1800.0
         self.results: list[TurnResult] = []
         self.turns: list[TurnHandle] = []
-        # The turn that `%agent stop` without a name meant last; the newest turn and the
-        # current session then.
-        self.aimed: tuple[TurnHandle, TurnHandle, str] | None = None
+        # The turn that `%agent stop` meant last, what it was said with (a name or none, the
+        # current session, the newest turn), and when (monotonic seconds).
+        self.aimed: tuple[TurnHandle, tuple[Any, ...], float] | None = None
         self._conversations: dict[str, Conversation] = {}
         self._pid = os.getpid()
         self._waits_for_exit = False
+        self._closing = False
 
     @property
     def names(self) -> list[str]:
@@ -91,7 +92,10 @@ class Book:
         return conversation
 
     def start(self, name: str, order: Order) -> TurnHandle:
-        """Put a turn in line; returns at once. Raises SessionBusy."""
+        """Put a turn in line; returns at once. Raises SessionBusy, RuntimeGone while all
+        is closed."""
+        if self._closing:
+            raise RuntimeGone("turncell is just being closed. Run it again when that is done.")
         conversation = self.check(name)
         self._watch_exit()
         portal = self.portal
@@ -150,11 +154,15 @@ class Book:
         """Stop what runs, close every agent and the runtime thread; about `seconds` in all."""
         if self._pid != os.getpid() or not self.portal.running:
             return
-        known = tuple(self._conversations.values())
-        leaving = [partial(c.leave, seconds, spare_earlier=False) for c in known]
-        # When the runtime does not answer, all stays as it is: it can be tried again, and
-        # at the latest the guard ends the agents, once this process is gone.
-        self.portal.finish(*leaving, seconds=seconds + 2.5)
+        self._closing = True  # or what other threads begin meanwhile would be left running
+        try:
+            known = tuple(self._conversations.values())
+            leaving = [partial(c.leave, seconds, spare_earlier=False) for c in known]
+            # When the runtime does not answer, all stays as it is: it can be tried again, and
+            # at the latest the guard ends the agents, once this process is gone.
+            self.portal.finish(*leaving, seconds=seconds + 2.5)
+        finally:
+            self._closing = False
         self.portal.close()
         self.guard.close()
         atexit.unregister(self.close)

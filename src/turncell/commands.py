@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Commands", "Rows"]
 
+#: Seconds in which the same `%agent stop` is a press more for the same turn.
+_SERIES = 10.0
+
 
 class Rows(list[dict[str, Any]]):
     """Rows for a program that print as a table for a person."""
@@ -101,8 +104,8 @@ class Commands:
             self._known(name)
         turns = [t for t in self._book.turns if t.running and name in (None, t.session)]
         told = self._end_unasked_work() if "--all" in flags and name is None else ""
-        if "--all" not in flags:  # the one that runs; those behind it stay in line
-            turns = turns[:1] if name is not None else self._aim(turns)
+        if "--all" not in flags:
+            turns = self._aim(turns, name)
         if not turns:
             return self._magics.say(told or self._nothing_to_stop(name))
         for turn in turns:
@@ -111,26 +114,27 @@ class Commands:
         line = f"Stopping {len(turns)} turn(s) of {names}. %agent wait joins."
         return self._magics.say(f"{line} {told}".strip())
 
-    def _aim(self, running: list[TurnHandle]) -> list[TurnHandle]:
-        """The turn that is meant without a name. Said again, it is a press more for the
-        same turn: when that one is over, it may not hit another."""
-        book = self._book
-        now = book.turns[-1:], book.current
-        if book.aimed is not None and now == ([book.aimed[1]], book.aimed[2]):
+    def _aim(self, running: list[TurnHandle], name: str | None) -> list[TurnHandle]:
+        """The one turn that is meant. The same words soon after are a press more for it:
+        when it is over, they may not hit another."""
+        book, now = self._book, time.monotonic()
+        words = name, book.current, book.turns[-1:]
+        if book.aimed is not None and book.aimed[1] == words and now < book.aimed[2] + _SERIES:
             return [turn for turn in running if turn is book.aimed[0]]
         current = [turn for turn in running if turn.session == book.current]
-        chosen = (current or running)[:1]
-        book.aimed = (chosen[0], book.turns[-1], book.current) if chosen else None
+        chosen = (current or running)[:1]  # those behind it stay in line
+        book.aimed = (chosen[0], words, now) if chosen else None
         return chosen
 
     def _nothing_to_stop(self, name: str | None) -> str:
         others = dict.fromkeys(turn.session for turn in self._book.turns if turn.running)
         if not others:
             return "Nothing is running."
-        idle = "That turn is over already." if name is None else f"Session {name} is idle."
+        aimed = self._book.aimed is not None
+        idle = "That turn is over already." if aimed else f"Session {name} is idle."
         return (
-            f"{idle} Still running: {', '.join(others)}. "
-            "Stop one with %agent stop NAME, or all with --all."
+            f"{idle} Still running: {', '.join(others)}. Stop one with %agent stop NAME, or all "
+            f"with --all; the same words as before mean that turn for {_SERIES:.0f} s."
         )
 
     def _end_unasked_work(self) -> str:

@@ -164,8 +164,11 @@ class Conversation:
     def stop(self, turn_id: str | None, reason: Reason, force: bool) -> None:
         """Stop one turn, or the one that runs; nothing where there is none."""
         for _, run in self._line:
-            over = run.turn.state is TurnState.ENDED  # only its cleaning up goes on
-            if not over and turn_id in (None, run.turn.turn_id):
+            state = run.turn.state
+            # Where none is named, one that still waits is not meant: the one before it may
+            # have been, whose cleaning up goes on.
+            runs = state not in (TurnState.ENDED, TurnState.NEW)
+            if turn_id == run.turn.turn_id or (turn_id is None and runs):
                 run.put(st.StopAsked(reason, force))
                 return
 
@@ -178,7 +181,7 @@ class Conversation:
         with anyio.move_on_after(seconds):
             while any(entry in self._line for entry in leaving):
                 await anyio.sleep(0.01)
-        if len(self._line) <= len(leaving):  # else a turn that came meanwhile needs the agent
+        if all(entry in leaving for entry in self._line):  # else the agent is needed
             await self.link.close(seconds / 4, spare_earlier=spare_earlier)
 
     async def close_if_idle(self, seconds: float) -> None:

@@ -134,8 +134,8 @@ class TurnRun:
         dropped = len(self.turn.dropped)
         orders = self.turn.handle(stimulus, self._clock())
         if len(self.turn.dropped) > dropped:
-            words = "dropped, late, repeated or of another turn: %s"
-            logging.getLogger("turncell").debug(words, type(self.turn.dropped[-1]).__name__)
+            kind = type(self.turn.dropped[-1]).__name__
+            logging.getLogger("turncell").debug("late, repeated or another turn's: %s", kind)
         elif isinstance(stimulus, st.Heard):
             self._keep(stimulus.event)
         for order in orders:
@@ -187,13 +187,14 @@ class TurnRun:
         # Not again when the agent was told to end: it takes some of that along.
         if not self._looked or self.turn.ladder.state is StopState.ASK:
             self._looked = True
-            self._tasks.start_soon(self.link.family.forget_what_ended)
+            self._tasks.start_soon(self.link.family.look_around)
 
     def _interrupt(self) -> None:
         self._tasks.start_soon(self._ask_to_stop)
 
     async def _ask_to_stop(self) -> None:
         connection = self.link.connection
+        await self.link.family.looked(0.1)
         try:
             if connection is None:
                 raise OSError("there is no agent to ask")
@@ -246,8 +247,7 @@ class TurnRun:
         self._on_over(self.record.result())
 
     def _phase(self) -> str:
-        ladder = self.turn.ladder
-        return self.turn.phase + (ladder.state.value if ladder.engaged else "")
+        return f"{self.turn.phase} {self.turn.ladder.state.value}"
 
 
 def _cause(error: BaseException) -> BaseException:

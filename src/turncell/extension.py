@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from turncell.hold import kernel_interrupts
 from turncell.magics import AgentMagics
 
 __all__ = ["load", "unload"]
@@ -29,11 +30,12 @@ def give_body(lines: list[str]) -> list[str]:
 def unload(shell: Any) -> None:
     """Stop what runs, end the agents and the runtime thread, take the magics back."""
     session = sys.modules.get("turncell.session")
-    try:
-        if session is not None:  # without it no turn was ever run
-            session.book().close()
-    finally:
-        _take_back(shell)
+    with kernel_interrupts(shell):  # half of it would be neither loaded nor unloaded
+        try:
+            if session is not None:  # without it no turn was ever run
+                session.book().close()
+        finally:
+            _take_back(shell)
 
 
 def _take_back(shell: Any) -> None:

@@ -29,12 +29,14 @@ class Family:
         self.token = ""
         self.left_running: set[Proc] = set()
         self._tree: set[Proc] = set()
+        self._tools: set[Proc] = set()
         self._processes: Processes | None = None
         self._looked: anyio.Event | None = None
 
     def found(self, processes: Processes) -> str:
         """An agent is about to start: the token that it and all below it will carry."""
-        self._processes, self._tree, self.token = processes, set(), new_token()
+        self._processes, self._tree, self._tools = processes, set(), set()
+        self.token = new_token()
         return self.token
 
     async def note_left_running(self) -> None:
@@ -48,15 +50,27 @@ class Family:
 
         self.left_running = await off_loop(work)
 
-    async def forget_what_ended(self) -> None:
-        """Before a stop: what ended by itself is nobody's business any more."""
-        processes, looked = self._processes, anyio.Event()
+    async def look_around(self) -> None:
+        """Before a stop: what of earlier turns ended by itself, and what the tools run now.
+        Once the agent ends them its own way, what has no token is lost from sight."""
+        processes, pid, looked = self._processes, self._agent(), anyio.Event()
         self._looked = looked
+        if processes is None:
+            return looked.set()
+
+        def work() -> tuple[set[Proc], set[Proc]]:
+            return processes.alive(self.left_running), processes.tools_below(pid)
+
         try:
-            if processes is not None and self.left_running:
-                self.left_running = await off_loop(processes.alive, self.left_running)
+            self.left_running, self._tools = await off_loop(work)
         finally:
             looked.set()
+
+    async def looked(self, seconds: float) -> None:
+        """Wait until it has looked around, at most so long."""
+        if self._looked is not None:
+            with anyio.move_on_after(seconds):
+                await self._looked.wait()
 
     def interrupt(self) -> None:
         """SIGINT to the agent process alone."""
@@ -84,16 +98,14 @@ class Family:
         processes, token, pid = self._processes, self.token, self._agent()
         if processes is None:
             return Verdict()
-        if self._looked is not None:
-            with anyio.move_on_after(0.2 * seconds):
-                await self._looked.wait()
+        await self.looked(0.2 * seconds)
         spare = self.left_running if spare_earlier else set()
 
         def work() -> Verdict:
             if tools_only:
-                known = self._of_tools(processes, pid)
+                known = self._tools | self._of_tools(processes, pid)
             else:
-                known = self._tree = self._tree | processes.tree(pid)
+                known = self._tree = self._tree | self._tools | processes.tree(pid)
             verdict = processes.clear(
                 token, known, spare=spare, tools_only=tools_only, seconds=seconds,
                 patience=patience,
@@ -111,10 +123,9 @@ class Family:
             return 0
 
         def work() -> int:
-            there = processes.alive(left)
-            below = set().union(*(processes.tree(proc.pid) for proc in there))
-            processes.clear("", below, patience=PATIENCE)
-            return len(there)
+            there = len(processes.alive(left))
+            processes.clear("", processes.below(left), patience=PATIENCE)
+            return there
 
         self.left_running = set()
         return await off_loop(work)
@@ -123,4 +134,4 @@ class Family:
         """What the agent's tools started: it is marked, or it left the agent's tree.
         (The agent's MCP servers carry our token too, but never leave the tree.)"""
         escaped = processes.marked(self.token) - processes.tree(pid)
-        return processes.marked(self.token, tools_only=True) | escaped
+        return processes.below(processes.marked(self.token, tools_only=True) | escaped)

@@ -14,7 +14,7 @@ from turncell import guard_process
 __all__ = ["Guard"]
 
 #: Seconds a guard gets to leave when it is told to.
-_LEAVE = 1.0
+_LEAVE = 2.0
 
 
 class Guard:
@@ -50,7 +50,7 @@ class Guard:
             self._tell(f"+{token}\n")
 
     def close(self) -> None:
-        """End the guard process. What it watched is let go."""
+        """End the guard process, which ends whatever still carries a token first."""
         process, self._process, self._tokens = self._process, None, []
         if process is None or process.stdin is None:
             return

@@ -33,7 +33,7 @@ CLEAN_LOOKS = 3
 
 
 def main(parent: int) -> int:
-    """Wait for the kernel's end and sweep; 0 when nothing was left, 1 otherwise."""
+    """Wait for the kernel's end, or its word, and sweep; 0 when nothing was left, else 1."""
     tokens: set[bytes] = set()
     pending = b""
     while os.getppid() == parent:
@@ -46,7 +46,8 @@ def main(parent: int) -> int:
         *lines, pending = (pending + chunk).split(b"\n")
         tokens |= {line[1:] for line in lines if line.startswith(b"+")}
         if b"quit" in lines:
-            return 0
+            # The kernel has ended all of it, as far as it knows.
+            return sweep(tokens) if any(carriers(tokens)) else 0
     return sweep(tokens | last_words(pending))
 
 

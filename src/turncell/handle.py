@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import sys
 import threading
 import time
@@ -18,7 +19,7 @@ from typing import Any
 
 import anyio
 
-from turncell.errors import TurnFailed, TurnStopped
+from turncell.errors import RuntimeGone, TurnFailed, TurnStopped
 from turncell.events import Event, TurnEnded
 from turncell.outcome import Outcome, Reason, TurnResult
 
@@ -39,6 +40,7 @@ class TurnHandle:
         self.session = session
         self.bound = bound  # the longest a stop of this turn can take, in seconds
         self._stopper = stopper
+        self._pid = os.getpid()
         self.background = False  # a cell of its own does not wait for it
         self.joined = False
         self._over = threading.Event()
@@ -55,9 +57,12 @@ class TurnHandle:
         """Ask the turn to stop: any thread, any state, any number of times; returns at
         once. A repeat means "next rung now"; `now=True` goes to the last rung.
 
-        Raises ValueError for a reason that does not exist.
+        Raises ValueError for a reason that does not exist, RuntimeGone in a forked child,
+        which has no way to the turn of its parent.
         """
         wanted = Reason(reason)
+        if self._pid != os.getpid():
+            raise RuntimeGone(f"This turn is run by process {self._pid}: stop it there.")
         if self.running:
             self._stopper(wanted, now)
 

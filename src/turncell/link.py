@@ -93,14 +93,16 @@ class Link:
 
     def _deliver(self, event: ev.Event | Hangup) -> None:
         if isinstance(event, Hangup):
+            self.own_work = False
             if self._gone is not None:
                 self._gone.set()
         elif isinstance(event, ev.SessionOpened):
             self.opened = True
         if isinstance(event, ev.Event) and event.turn_id == NOBODY:
             begun = isinstance(event, (ev.SessionOpened, ev.TextDelta, ev.ToolStarted))
-            ended = isinstance(event, ev.AgentFinished)
-            self.own_work = begun or (self.own_work and not ended)
+            self.own_work = begun or self.own_work
+        if isinstance(event, ev.AgentFinished):  # of whatever turn: it may have been joined
+            self.own_work = False
         if self.receive is not None:  # else nobody's: what an agent does between turns
             self.receive(event)
 
@@ -137,7 +139,7 @@ class Link:
 
     async def drop(self) -> None:
         """Forget a connection whose process is gone."""
-        connection, self.connection = self.connection, None
+        connection, self.connection, self.own_work = self.connection, None, False
         self._key = None
         if connection is not None:
             with anyio.move_on_after(POLITE):  # the next agent must not wait for it for ever

@@ -23,8 +23,8 @@ import psutil
 from turncell.outcome import Survivor
 
 __all__ = [
-    "CHILD_MARK", "TOKEN", "Proc", "Verdict", "alive", "clear", "interrupt", "leftovers",
-    "listed", "marked", "new_token", "terminate", "tree",
+    "CHILD_MARK", "TOKEN", "Proc", "Verdict", "alive", "below", "clear", "interrupt", "leftovers",
+    "listed", "marked", "new_token", "terminate", "tools_below", "tree",
 ]  # fmt: skip
 
 #: Environment variable that every process of one connection carries.
@@ -107,6 +107,38 @@ def tree(pid: int | None) -> set[Proc]:
     return set()
 
 
+def below(procs: Iterable[Proc]) -> set[Proc]:
+    """Those of `procs` that still run, and all their present descendants; one look."""
+    children, found, todo = _children(), set[Proc](), list(alive(procs))
+    while todo:
+        proc = todo.pop()
+        if proc not in found:
+            found.add(proc)
+            todo += [kid for child in children.get(proc.pid, ()) if (kid := _proc(child))]
+    return found
+
+
+def tools_below(pid: int | None) -> set[Proc]:
+    """What the tools of the agent `pid` run now, whatever their environment; one quick look.
+    (An MCP server and what is below it are no tools.)"""
+    children, tools, todo = _children(), set[Proc](), [] if pid is None else [pid]
+    while todo:
+        for child in children.get(todo.pop(), ()):
+            with suppress(psutil.Error, OSError):
+                if child.environ().get(CHILD_MARK[0]) == CHILD_MARK[1]:
+                    tools |= {proc for proc in [_proc(child)] if proc}
+                else:
+                    todo.append(child.pid)
+    return below(tools)
+
+
+def _children() -> dict[int, list[psutil.Process]]:
+    children: dict[int, list[psutil.Process]] = {}
+    for process in psutil.process_iter(["ppid"]):
+        children.setdefault(process.info["ppid"], []).append(process)
+    return children
+
+
 def marked(token: str, *, tools_only: bool = False) -> set[Proc]:
     """Every living process that carries our token; `tools_only` spares MCP servers
     and the agent itself."""
@@ -147,17 +179,20 @@ def clear(
     known, spare, told = set(known), set(spare), set[Proc]()
     began = time.monotonic()
     deadline = began + seconds
+    killed = False  # not one look may end without it, however few seconds there are
     looks = all_looks = 1 if tools_only else _CLEAN_LOOKS
     while True:
-        spared = _with_descendants(spare)
-        left = (alive(known) | marked(token, tools_only=tools_only)) - spared
+        spared = below(spare) if spare else set()
+        left = below(known | marked(token, tools_only=tools_only)) - spared
+        known |= left  # who loses its parent, and has no token, would be lost from sight
         looks = looks - 1 if not left else all_looks
-        if looks == 0 or time.monotonic() >= deadline:
+        if looks == 0 or (killed and time.monotonic() >= deadline):
             return Verdict(listed(left), listed(alive(spared)))
         patient = time.monotonic() < began + min(patience, seconds / 2)
         for proc in _children_first(left - told if patient else left):
             _send(proc, signal.SIGTERM if patient else _KILL)
         told |= left
+        killed = not patient
         time.sleep(_LAP)
 
 
@@ -181,13 +216,6 @@ def _signal(pid: int | None, number: int) -> None:
 def listed(found: set[Proc]) -> tuple[Survivor, ...]:
     """The same as a receipt lists them, in order of their pids."""
     return tuple(proc.survivor() for proc in sorted(found, key=lambda proc: proc.pid))
-
-
-def _with_descendants(procs: set[Proc]) -> set[Proc]:
-    family = set()
-    for proc in alive(procs):
-        family |= tree(proc.pid)
-    return family
 
 
 def _children_first(procs: set[Proc]) -> list[Proc]:

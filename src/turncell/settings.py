@@ -14,6 +14,10 @@ from turncell.errors import UsageError
 __all__ = ["Settings", "StopPolicy", "Strategy"]
 
 
+#: The most seconds that one rung of a stop may take: nobody waits longer for a Stop.
+MOST = 3600.0
+
+
 class Strategy(str, Enum):
     """Which rungs of the ladder a stop may use."""
 
@@ -30,7 +34,7 @@ class StopPolicy:
     """Seconds a stop may spend on each rung, and which rungs it may use.
 
     The defaults add up to 15.5 s, the most a stop can take. Raises UsageError
-    for a number that is negative, not finite or not a number.
+    for a number that is negative, over an hour, or not a number.
     """
 
     ack: float = 5.0
@@ -49,7 +53,7 @@ class StopPolicy:
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
             if f.name != "strategy":
-                _check_seconds(f.name, getattr(self, f.name))
+                _check_seconds(f.name, getattr(self, f.name), MOST)
         try:
             object.__setattr__(self, "strategy", Strategy(self.strategy))
         except ValueError:
@@ -73,18 +77,23 @@ class StopPolicy:
         """The same ladder squeezed into `total` seconds, for the end of the kernel."""
         gentle = Strategy.INTERRUPT_THEN_KILL
         strategy = Strategy.KILL if self.strategy is Strategy.KILL else gentle
-        whole = dataclasses.replace(self, strategy=strategy).total
-        scale = min(1.0, total / whole) if whole else 1.0
-        names = ("ack", "grace", "sigint", "terminate", "kill", "settle", "resend")
-        squeezed = {name: getattr(self, name) * scale for name in names}
+        # Force takes the time it takes: only the polite part can be squeezed at will.
+        forced = {"sigint": 0.1, "terminate": 0.15, "kill": 0.25, "settle": 0.15}
+        seconds = {name: min(getattr(self, name), part * total) for name, part in forced.items()}
+        polite = total - seconds["terminate"] - seconds["kill"]
+        polite -= max(seconds["sigint"], seconds["settle"])
+        scale = min(1.0, polite / (self.ack + self.grace)) if self.ack + self.grace else 1.0
+        for name in ("ack", "grace", "resend"):
+            seconds[name] = getattr(self, name) * scale
         # A kernel that leaves must not leave an agent: `interrupt` may not give up here.
-        return dataclasses.replace(self, repeat_after=0.0, strategy=strategy, **squeezed)
+        return dataclasses.replace(self, repeat_after=0.0, strategy=strategy, **seconds)
 
 
-def _check_seconds(name: str, value: object) -> None:
+def _check_seconds(name: str, value: object, most: float = math.inf) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not 0 <= float(str(value)) < math.inf:
-        raise UsageError(f"{name} is {value!r}: give a number of seconds, 0 or more.")
+    if not number or not 0 <= float(str(value)) < math.inf or float(str(value)) > most:
+        words = "0 or more" if most == math.inf else f"from 0 to {most:g}"
+        raise UsageError(f"{name} is {value!r}: give a number of seconds, {words}.")
 
 
 @dataclass(frozen=True)

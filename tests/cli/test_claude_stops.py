@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +80,17 @@ SCRIPT = (
                                             "run_in_background": True})),
         Reply("It runs."),
     ]),
+    Scenario("begin", when="begin and go on", replies=[
+        Reply("I begin. ", ToolUse("Bash", {"command": "tail -f /etc/hostname",
+                                            "run_in_background": True})),
+        Reply(Words(400, pace=0.05)),
+    ]),
+    Scenario("clean", when="a clean child", replies=[
+        Reply("I look. ", bash("env -i PATH=$PATH sh -c \"trap '' TERM INT HUP; "
+                               "while :; do sleep 0.13; done\"")),
+        Reply("Done."),
+    ]),
+    Scenario("summary", when="summary", replies=[Reply(Words(400, pace=0.05))]),
     Scenario("left", when="leave work", replies=[
         Reply("I begin. ", bash("setsid -f tail -f /dev/null")), Reply("It runs."),
     ]),
@@ -444,6 +456,75 @@ def test_background_shells_that_go_with_the_agent_are_named(agents: Agents) -> N
     assert result.receipt.spared == [] and gone(left.pid)
     agents.goes_on(session, result)
     session.close()
+
+
+def test_a_stopped_turn_leaves_no_work_that_wakes_the_agent(agents: Agents) -> None:
+    session = agents.session("background")
+    for _ in range(3):
+        prompt = f"begin and go on {next(_count)}"
+        turn = said(session.start(prompt), "w5 ")
+        wait_until(lambda: agents.commands("tail -f /etc/hostname"))
+        result = stopped(turn)
+        assert result.outcome is Outcome.INTERRUPTED
+        assert agents.commands("tail -f /etc/hostname") == []
+        calls = len(agents.server.requests)
+        agents.goes_on(session, result)
+        agents.goes_on(session, result)
+        assert len([r for r in agents.server.requests[calls:] if r.path == "/v1/messages"]) == 2
+    session.close()
+
+
+def test_a_child_of_a_tool_that_threw_the_token_away_is_ended(agents: Agents) -> None:
+    session = agents.session("clean")
+    turn = said(session.start("a clean child"), "I look. ")
+    wait_until(lambda: _looping("sleep 0.13"))
+    result = stopped(turn)
+    assert result.receipt is not None and result.receipt.connection == "warm"
+    assert not _looping("sleep 0.13")
+    agents.goes_on(session, result)
+    session.close()
+
+
+def _looping(words: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if f"do {words}; done" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def test_a_stopped_command_of_the_agents_own_is_no_success(agents: Agents) -> None:
+    session = agents.session("commands", expand=True)
+    for number in range(2):
+        session.start(f"say {number}").result(GENEROUS)
+    turn = session.start("/compact")
+    agents.server.wait_for(lambda r: "summary" in json.dumps(r.history[-1:]), GENEROUS)
+    result = stopped(turn)
+    assert result.receipt is not None
+    assert result.outcome is Outcome.INTERRUPTED, result
+    session.close()
+
+
+def test_closing_a_session_forgets_that_its_agent_worked_on_its_own(agents: Agents) -> None:
+    session = agents.session("own")
+    session.start("hello").result(GENEROUS)
+    link = session._conversation.link
+    link.own_work = True
+    session.start("hello").result(GENEROUS)
+    assert not link.own_work
+    link.own_work = True
+    session.close()
+    assert not link.own_work
+
+
+def test_a_guard_that_is_killed_in_mid_turn_is_replaced(agents: Agents, warm: Session) -> None:
+    turn = said(warm.start(f"text {next(_count)}"), "w2 ")
+    before = book().guard.pid
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: book().guard.pid not in (None, before))
+    assert stopped(turn).outcome is Outcome.INTERRUPTED
 
 
 def test_a_guard_that_died_is_there_again_with_the_next_prompt(

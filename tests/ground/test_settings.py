@@ -63,7 +63,7 @@ def test_policies_are_frozen_and_comparable() -> None:
 def test_a_hurried_policy_is_the_same_ladder_in_less_time() -> None:
     hurried = StopPolicy().hurried(2.0)
     assert hurried.total == pytest.approx(2.0)
-    assert hurried.ack / hurried.kill == pytest.approx(5.0 / 1.5)
+    assert hurried.ack / hurried.grace == pytest.approx(1.0)
     assert hurried.repeat_after == 0.0
 
 
@@ -83,6 +83,18 @@ def test_hurrying_a_short_policy_stays_within_the_total() -> None:
 @pytest.mark.parametrize("slow", [{"ack": 60.0}, {"grace": 30.0, "kill": 10.0}])
 def test_hurrying_a_long_policy_stays_within_the_total(slow: dict[str, float]) -> None:
     assert StopPolicy(**slow).hurried(2.0).total <= 2.0 + 1e-9  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ack", [0.0, 5.0, 600.0, 3600.0])
+def test_hurrying_squeezes_the_polite_part_and_leaves_force_its_time(ack: float) -> None:
+    hurried = StopPolicy(ack=ack, grace=600.0).hurried(2.0)
+    assert (hurried.terminate, hurried.kill, hurried.settle) == pytest.approx((0.3, 0.5, 0.3))
+    assert hurried.total == pytest.approx(2.0)
+
+
+def test_nobody_waits_longer_than_an_hour_for_a_rung() -> None:
+    with pytest.raises(UsageError, match="from 0 to 3600"):
+        StopPolicy(ack=3601.0)
 
 
 def test_hurrying_keeps_strategy_kill() -> None:

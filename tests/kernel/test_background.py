@@ -193,10 +193,7 @@ def test_a_stop_said_again_means_the_same_turn(agent_kernel: AgentKernel) -> Non
     for _ in range(3):
         said = kernel.run("%agent stop").text
         kernel.wait_for(lambda: kernel.value("r is not None"), 10, "its end")
-    assert said == (
-        "That turn is over already. Still running: other. "
-        "Stop one with %agent stop NAME, or all with --all."
-    )
+    assert said.startswith("That turn is over already. Still running: other. Stop one with ")
     assert "Stopping 1 turn(s) of other" in kernel.run("%agent stop other").text
     assert kernel.run("%agent wait main").error.startswith("TurnStopped")
     assert kernel.run("%agent wait other").error.startswith("TurnStopped")

@@ -98,6 +98,37 @@ def test_a_killed_kernel_leaves_no_agent(new_kernel: NewKernel) -> None:
     kernel.server.wait_for(lambda request: request.outcome == "client_disconnected")
 
 
+@pytest.mark.parametrize("seconds", [5, 600])
+def test_unloading_ends_deaf_tools_whatever_the_seconds(
+    new_kernel: NewKernel, seconds: int
+) -> None:
+    kernel = new_kernel()
+    deaf = "trap '' INT TERM HUP; while :; do sleep 0.11; done"
+    use = ToolUse("Bash", {"command": f'for i in 1 2 3; do setsid sh -c "{deaf}" & done; wait'})
+    kernel.server.script = Script(Scenario("deaf", replies=[Reply("Now. ", use)]))
+    kernel.run(f"%%agent --bg -o r --tools Bash --ack {seconds} --grace {seconds}\ngo")
+    kernel.wait_for(lambda: len(kernel.place.named("sleep")) == 3, 60, "the tools")
+    assert kernel.run("%unload_ext turncell", 20).status == "ok"
+    kernel.place.wait_gone(kernel.pid, seconds=3)
+    assert kernel.value("[str(r.reason), r.receipt.survivors]") == ["shutdown", []]
+
+
+def test_a_kernel_interrupt_does_not_break_into_unloading(new_kernel: NewKernel) -> None:
+    kernel = new_kernel()
+    streaming(kernel, "--bg -o r")
+    kernel.wait_for(lambda: kernel.agents)
+    for agent in kernel.agents:
+        agent.send_signal(signal.SIGSTOP)
+    cell = kernel.start("%unload_ext turncell")
+    kernel.listen(0.4)
+    kernel.interrupt()
+    assert kernel.wait(cell, 20).error in ("", "KeyboardInterrupt: ")
+    kernel.place.wait_gone(kernel.pid, seconds=3)
+    kernel.run("%load_ext turncell")
+    assert kernel.run("%%agent -o after\nhello", 60).status == "ok"
+    assert kernel.value("after.text") == "echo: hello"
+
+
 #: As on a system that has no parent-death signal.
 NO_DEATH_SIGNAL = """
 from turncell.backends import claude_process

@@ -239,3 +239,27 @@ async def test_a_polite_stop_ends_the_tools_and_spares_the_servers_and_older_wor
     assert left == {"scripted agent", "a server", "old work"}
     assert [s.command for s in result.receipt.spared] == ["old work"]
     assert result.receipt.survivors == []
+
+
+@jumped
+async def test_a_turn_that_comes_while_the_session_is_closed_is_left_alone(room: Room) -> None:
+    room.plays(Play(Say("word " * 50, pace=0.1), when="slow"), Play("done"))
+    cell = room.send("slow")
+    await cell.said("word")
+    room.nursery.start_soon(room.conversation.leave, 2.0)
+    await cell.over()
+    result = await room.send("next").gone()
+    assert (result.outcome, result.text) == (Outcome.COMPLETED, "done")
+
+
+@jumped
+async def test_a_stop_that_names_no_turn_spares_the_one_that_waits(room: Room) -> None:
+    room.plays(Play(Say("word " * 50, pace=0.1), when="slow"), Play("done"))
+    cell = await room.line_up("slow")
+    behind = await room.line_up("next")
+    await cell.said("word")
+    for _ in range(3):
+        room.conversation.stop(None, Reason.USER, False)
+        await anyio.sleep(0)
+    assert (await cell.gone()).outcome is Outcome.INTERRUPTED
+    assert (await behind.gone()).outcome is Outcome.COMPLETED

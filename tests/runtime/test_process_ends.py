@@ -20,7 +20,7 @@ SOURCE = str(Path(__file__).parents[2] / "src")
 
 BEGIN = """
 import os, sys, threading, time
-from turncell import Session, events, session
+from turncell import Session, errors, events, session
 from turncell.testing import *
 
 def said(turn):
@@ -65,7 +65,12 @@ def test_a_forked_child_has_a_runtime_of_its_own() -> None:
             if pid == 0:
                 assert [t.name for t in threading.enumerate()] == ["MainThread"]
                 s.stop(now=True)
-                turn.stop(now=True)
+                try:
+                    turn.stop(now=True)
+                except errors.RuntimeGone as error:
+                    assert str(os.getppid()) in str(error)
+                else:
+                    raise AssertionError("it is no business of ours")
                 s.close()
                 session.book().close()
                 session.book().close()

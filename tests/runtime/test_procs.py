@@ -279,6 +279,19 @@ def test_what_is_given_time_is_told_first_and_killed_then(family: Family) -> Non
     assert family.reap(deaf) == -signal.SIGKILL
 
 
+def test_however_few_seconds_there_are_it_is_killed(family: Family) -> None:
+    root, _ = family.start(PLAIN)
+    procs.clear(family.token, seconds=0.0)
+    assert family.reap(root) == -signal.SIGKILL
+
+
+def test_all_below_in_one_look(family: Family) -> None:
+    root, child = family.start(parent())
+    (known,) = (proc for proc in procs.marked(family.token) if proc.pid == root)
+    assert pids(procs.below([known])) == {root, child}
+    assert procs.below([]) == procs.below([Proc(root, 0.0)]) == set()
+
+
 def test_a_pid_that_was_used_again_is_nobodys_business(family: Family) -> None:
     stranger, _ = family.start(PLAIN, token="of somebody else")
     created = psutil.Process(stranger).create_time()

@@ -106,6 +106,12 @@ class Processes(Protocol):
     def marked(self, token: str, *, tools_only: bool = False) -> set[Proc]:
         """Everything that carries the token of one launch."""
 
+    def tools_below(self, pid: int | None) -> set[Proc]:
+        """What the tools of this agent run now."""
+
+    def below(self, procs: Iterable[Proc]) -> set[Proc]:
+        """Those that still run, and all below them."""
+
     def alive(self, procs: Iterable[Proc]) -> set[Proc]:
         """Those that still run."""
 

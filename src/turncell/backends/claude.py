@@ -39,6 +39,8 @@ _LAST_WORDS = 0.3
 # An agent that closed its output, which nobody can hear any more, may take so long
 # (seconds) to leave before it counts as gone.
 _MUTE = 2.0
+# Seconds between two looks whether the guard is there.
+_BEAT = 2.0
 # A start that takes longer than this is given up (seconds); slow disks and big
 # MCP set-ups were reported to take 80 s. A stop does not wait for it.
 _START_LIMIT = 180.0
@@ -198,8 +200,18 @@ class ClaudeConnection:
         return Ack(tuple((answer or {}).get("cancelled") or ()))
 
     def refuse(self, turn_id: str) -> None:
-        """Deny every further tool of this turn."""
+        """Deny every further tool of this turn, and end what it runs in the background:
+        the agent takes a turn of its own when such a task is killed under it."""
         self._rules.refuse(turn_id)
+        for task_id in self._wire.take_tasks(turn_id):
+            self._tasks.append(asyncio.ensure_future(self._stop_task(task_id)))
+
+    async def _stop_task(self, task_id: str) -> None:
+        try:
+            await self._client.stop_task(task_id)
+        except Exception as error:  # noqa: BLE001 - the SDK raises a bare Exception
+            # Nothing is lost: its processes are swept, as those of any tool.
+            logging.getLogger("turncell").debug("task %s was not stopped: %s", task_id, error)
 
     def hang_up(self) -> None:
         """Close the agent's stdin in the background."""
@@ -235,7 +247,9 @@ class ClaudeConnection:
         ended = asyncio.ensure_future(self.process.wait())
         self._tasks.append(ended)
         first: list[asyncio.Future[Any]] = [ended, listening]
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        while not (ended.done() or listening.done()):
+            self._guard.watch(self._token)  # a tool can have killed it
+            await asyncio.wait(first, timeout=_BEAT, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait([ended], timeout=_MUTE)
         if ended.done():
             await asyncio.wait([listening], timeout=_LAST_WORDS)

@@ -58,6 +58,7 @@ class Wire:
         self._api_error: str | None = None
         # Which prompt was not put to the model, and why.
         self._refusal: tuple[str, str] | None = None
+        self._tasks: dict[str, str] = {}  # what runs in the background -> the turn it is of
 
     def sent(self, turn_id: str) -> None:
         """A prompt is being handed over."""
@@ -70,6 +71,13 @@ class Wire:
     def denied(self, tool_id: str) -> None:
         """We did not allow this tool call."""
         self._denied.add(tool_id)
+
+    def take_tasks(self, turn_id: str) -> list[str]:
+        """The ids of the tasks that this turn began and that still run; once."""
+        mine = [task for task, turn in self._tasks.items() if turn == turn_id]
+        for task in mine:
+            del self._tasks[task]
+        return mine
 
     def read(self, message: Any, at: float) -> list[ev.Event]:
         """Return the events of one SDK message read at `at` (monotonic seconds).
@@ -200,6 +208,10 @@ class Wire:
                 agent_version=data.get("claude_code_version"),
                 capabilities=tuple(data.get("capabilities") or ()),
             )  # fmt: skip
+        elif message.subtype == "task_started":
+            self._tasks[str(data.get("task_id"))] = self._turn()
+        elif message.subtype == "task_notification":
+            self._tasks.pop(str(data.get("task_id")), None)
         elif message.subtype == "api_retry":
             yield ev.ApiRetry(
                 turn_id=self._turn(), at=at, attempt=int(data.get("attempt") or 0),
@@ -224,6 +236,8 @@ class Wire:
         turn_id = self._turn(message)
         refusal = self._refusal[1] if self._refusal and self._refusal[0] == turn_id else None
         end = end_of(message) if refusal is None else "error"
+        if end == "completed" and turn_id == self._stopping and not message.terminal_reason:
+            end = "aborted"  # a command of the agent's own, which ends without a word why
         usage, cost = usage_of(message.usage), self._turn_cost(message)
         if cost == 0:
             cost = None  # nothing was counted, which does not mean that it was free

@@ -80,6 +80,14 @@ class Stage:
             if actor.connection.launch.token == token and (actor.is_tool or not tools_only)
         }
 
+    def tools_below(self, pid: int | None) -> set[Proc]:
+        """The tools of this agent that have not left its tree."""
+        return {proc for proc in self.tree(pid) if self._actors[proc].is_tool}
+
+    def below(self, procs: Iterable[Proc]) -> set[Proc]:
+        """Those that still run: nobody here has children."""
+        return self.alive(procs)
+
     def alive(self, procs: Iterable[Proc]) -> set[Proc]:
         """Those that still run."""
         return {proc for proc in procs if proc in self._actors}

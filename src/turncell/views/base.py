@@ -44,7 +44,7 @@ _BY = {
     "user": "by you",
     "kernel_interrupt": "by a kernel interrupt",
     "timeout": "by its time limit",
-    "shutdown": "by the end of the kernel",
+    "shutdown": "as turncell was closed",
     "api": "from code",
 }
 _TAKEN = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
