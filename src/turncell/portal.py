@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
@@ -19,6 +20,9 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from turncell.errors import RuntimeGone
 
 __all__ = ["Portal"]
+
+#: Seconds between two looks whether the loop is still there.
+_BEAT = 0.1
 
 
 class Portal:
@@ -100,10 +104,14 @@ class Portal:
                 futures.append(asyncio.run_coroutine_threadsafe(coroutine, loop))
             except RuntimeError:  # it was closed in this moment
                 coroutine.close()
-        done, late = wait(futures, seconds)
-        for future in done:
-            _log_failure(future)
-        if late:
+        late = set(futures)
+        deadline = time.monotonic() + seconds
+        # In beats: another thread can close the loop, which then finishes nothing any more.
+        while late and self._loop is loop and time.monotonic() < deadline:
+            done, late = wait(late, _BEAT)
+            for future in done:
+                _log_failure(future)
+        if late and self._loop is loop:
             raise RuntimeGone(
                 f"The runtime did not answer in {seconds:.0f} s. Restart the kernel; the "
                 "conversation stays resumable."
