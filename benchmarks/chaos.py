@@ -318,8 +318,10 @@ def summary(campaign: Campaign, seed: int, count: int) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--stops", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000))
+    parser.add_argument("--stops", type=int, default=500, help="how many (500)")
+    parser.add_argument(
+        "--seed", type=int, default=secrets.randbelow(10_000), help="of a campaign to replay"
+    )
     parser.add_argument("--only", type=int, nargs="*", help="only these numbers of the campaign")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
@@ -360,7 +362,7 @@ def attempt(campaign: Campaign, throw: Throw, seed: int) -> None:
         if campaign.kernel is not None:
             campaign.kernel.__exit__()
             campaign.kernel = None
-    mark = "BROKEN" if wrong else "kept"
+    mark = "BROKEN" if wrong else "all kept"
     print(f"{mark} {time.monotonic() - began:.1f} s  {throw}", flush=True)
     for line in wrong:
         print(f"    {line}  (--seed {seed} --only {throw.number})", flush=True)

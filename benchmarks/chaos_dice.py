@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "tests" / part) for part in ("", "kernel", "cli", "contract/stop")]
+PLACES = ("", "kernel", "cli", "contract/stop")
+sys.path[:0] = [str(HERE.parent / "tests" / place) for place in PLACES]
 
 from real import AGENTS, words_for  # noqa: E402 - found by the line above
 

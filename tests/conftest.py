@@ -128,6 +128,12 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     return f"a sample of the stops: --stops-seed {stops_seed(config)}" if some else None
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say it once more: `-q` has no header."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(pytest_report_header(terminalreporter.config) or "")
+
+
 def stops_seed(config: pytest.Config) -> int:
     """The seed of the sample: another one every day, and said at the head of the run."""
     chosen: int | None = config.getoption("--stops-seed")

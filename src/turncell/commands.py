@@ -111,7 +111,7 @@ class Commands:
         for turn in turns:
             turn.stop("user", now="--now" in flags)
         names = ", ".join(dict.fromkeys(t.session for t in turns))
-        line = f"Stopping {len(turns)} turn(s) of {names}. %agent wait joins."
+        line = f"Stopping {len(turns)} turn(s) of {names}. %agent wait joins it, for its result."
         return self._magics.say(f"{line} {told}".strip())
 
     def _aim(self, running: list[TurnHandle], name: str | None) -> list[TurnHandle]:
@@ -187,7 +187,10 @@ class Commands:
             known = self._book.conversation(which)
             return self._magics.say(f"The current session is {which} ({known.session_id}).")
         if not SESSION_ID.fullmatch(which):
-            raise UsageError(f"{which} is neither a session of this kernel nor a session id.")
+            raise UsageError(
+                f"{which} is neither a session of this kernel nor a session id. "
+                "%agent sessions lists those of this kernel."
+            )
         known = self._book.conversation(self._book.current)
         if known.busy:
             raise SessionBusy(f"Session {known.name} is running. Stop it first, or use another.")

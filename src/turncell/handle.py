@@ -80,6 +80,11 @@ class TurnHandle:
         return True
 
     @property
+    def events(self) -> tuple[Event, ...]:
+        """What happened so far, in order."""
+        return tuple(self._events)
+
+    @property
     def running(self) -> bool:
         """Whether the agent may still work on it: also after a stop gave up on it."""
         return not self._left
@@ -193,6 +198,8 @@ def _stopped_line(result: TurnResult) -> str:
     if not result.text and result.receipt is not None and not result.receipt.resumable:
         return "stopped before the conversation began; run the cell again to begin it."
     kept = "the partial text is kept" if result.text else "stopped before it said anything"
+    if result.text and result.outcome is Outcome.KILLED:
+        kept += " here, though not in the conversation"
     return f"{kept}; the next cell resumes the conversation."
 
 

@@ -4,6 +4,11 @@ A `Backend` makes a `Connection`: one live agent process, warm between turns. It
 reads all the time and hands every event to `deliver` at once, also during a
 stop; an agent whose output nobody reads cannot even answer that it stops.
 
+A backend of real processes has `turncell.procs` as its `processes`. It must start each
+agent with `procs.TOKEN` set to the launch's token, which everything below inherits and by
+which a stop finds it, and have its tools carry `procs.CHILD_MARK`: by that mark a stop that
+keeps the agent warm tells a tool, which it ends, from a server of the agent's own.
+
 All methods run on the runtime's loop. None of them may decide how long a stop
 takes: the driver bounds every call, and ends the process by its pid if it must.
 """

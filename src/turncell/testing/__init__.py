@@ -30,7 +30,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from turncell.backends.base import Backend
 from turncell.backends.scripted import ScriptedBackend
 from turncell.backends.scripted_steps import (
     Ask,
@@ -50,7 +49,6 @@ from turncell.backends.scripted_steps import (
     Tell,
     Think,
 )
-from turncell.session import book
 from turncell.testing.promises import PROMISES, Evidence, Pictures, violations
 from turncell.testing.suite import StopCase, StopSuite, agents_from
 
@@ -109,11 +107,5 @@ def scripted(
     meet the agent they are meant for; their names and conversations stay.
     """
     backend = ScriptedBackend(*plays, start=start, refuses=refuses)
-
-    def load() -> Backend:  # called in a worker thread, each time an agent is started
-        if backend.tasks is None:
-            book().portal.start().start_task(backend.run)
-        return backend
-
-    with agents_from(load):
+    with agents_from(lambda: backend):
         yield backend

@@ -17,18 +17,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import psutil
 
+from turncell import events as ev
 from turncell.backends.base import Backend
+from turncell.backends.scripted import ScriptedBackend
 from turncell.handle import TurnHandle
-from turncell.outcome import Rung, Survivor
-from turncell.procs import CHILD_MARK, TOKEN
+from turncell.outcome import Rung
+from turncell.procs import CHILD_MARK
 from turncell.session import Session, book
 from turncell.settings import StopPolicy
+from turncell.testing import looks
 from turncell.testing.agents import AGENTS, MOMENTS
 from turncell.testing.promises import Evidence, Pictures, violations
 
@@ -68,16 +71,34 @@ ROUTES: dict[str, Callable[[Session, TurnHandle], object]] = {
 }
 
 
+#: How many events of a kind show that a turn is at a moment.
+_REACHED: dict[str, tuple[type[ev.Event], int]] = {
+    "first delta": (ev.TextDelta, 1),
+    "mid stream": (ev.TextDelta, 4),
+    "tool running": (ev.ToolStarted, 1),
+    "question pending": (ev.QuestionAsked, 1),
+    "API stalled": (ev.TextDelta, 1),
+    "API retrying": (ev.ApiRetry, 1),
+    "before the result": (ev.TextSettled, 1),
+}
+
+
 @contextmanager
 def agents_from(load: Callable[[], Backend]) -> Iterator[None]:
     """While open, every agent that this process starts comes from what `load` returns.
 
-    Opening and leaving it stops what runs and closes every agent, so that sessions
-    meet the agent they are meant for; their names and conversations stay.
+    Opening and leaving it stops what runs and closes every agent; sessions stay.
     """
     the_book = book()
+
+    def playing() -> Backend:
+        backend = load()
+        if isinstance(backend, ScriptedBackend) and backend.tasks is None:
+            the_book.portal.start().start_task(backend.run)
+        return backend
+
     the_book.close()
-    before, the_book.load = the_book.load, load
+    before, the_book.load = the_book.load, playing
     try:
         yield
     finally:
@@ -88,10 +109,8 @@ def agents_from(load: Callable[[], Backend]) -> Iterator[None]:
 class StopSuite:
     """Subclass it and say how your agent is brought to misbehave."""
 
-    #: Seconds of each rung; short, so that a deaf agent does not take 15 s.
     policy = StopPolicy(ack=1.0, grace=1.0, sigint=1.0, terminate=1.0)
-    #: Seconds after which the route `timeout` stops a turn.
-    timeout = 2.0
+    timeout = 2.0  # seconds after which the route `timeout` stops a turn
     #: A prompt before each stop, and one after it with the answer that it must get.
     before = "remember this"
     after = ("and then", "echo: and then")
@@ -111,9 +130,9 @@ class StopSuite:
         raise NotImplementedError
 
     def reached(self, turn: TurnHandle, moment: str) -> bool:
-        """Whether the turn is at the moment. By default its events tell."""
-        at = MOMENTS[moment]
-        return not at.opens or at.reached(turn._events)
+        """Whether the turn is at the moment. By default so many events of a kind tell."""
+        kind, count = _REACHED.get(moment, (ev.Event, 0))
+        return sum(isinstance(event, kind) for event in turn.events) >= count
 
     def just_before(self, agent: str, session: Session) -> None:
         """Called right before the stop: to freeze a process, or to kill it."""
@@ -128,7 +147,11 @@ class StopSuite:
 
     def is_agents_own(self, process: psutil.Process) -> bool:
         """Whether a process is the agent, or a server of its own, that stays when the agent
-        is kept warm; a tool of the turn is not. By default the Claude agent's mark tells."""
+        is kept warm; a tool of the turn is not. By default the mark of the Claude agent
+        tells, and of a backend of your own nothing but the agent itself stays."""
+        link = Session("stops")._conversation.link
+        if self.backend() is not None:
+            return link.connection is not None and process.pid == link.connection.pid
         return process.environ().get(CHILD_MARK[0]) != CHILD_MARK[1]
 
     def remembers(self, session: Session) -> bool | None:
@@ -153,7 +176,13 @@ class StopSuite:
     def pytest_generate_tests(self, metafunc: Any) -> None:
         """One test a case."""
         if "case" in metafunc.fixturenames:
-            metafunc.parametrize("case", self.cases(), ids=str)
+            cases = self.cases()
+            if not cases:
+                raise ValueError(
+                    f"{type(self).__name__}.prompt has words for no agent at no moment. "
+                    f"Agents: {', '.join(self.agents())}. Moments: {', '.join(MOMENTS)}."
+                )
+            metafunc.parametrize("case", cases, ids=str)
 
     def test_a_stop_keeps_its_promises(self, case: StopCase) -> None:
         """All of them, of one stop."""
@@ -171,8 +200,9 @@ class StopSuite:
         if case.moment == "starting":
             session.close()
         link, known = session._conversation.link, self.sent(prompt)
-        earlier = _named(p for p in _alive(link.family.token) if not self.is_agents_own(p))
-        children = _below(link.connection.pid if link.connection is not None else None)
+        there = looks.alive(link.family.token)
+        earlier = looks.named(p for p in there if not self.is_agents_own(p))
+        children = looks.below(link.connection.pid if link.connection else None)
         seen = Evidence(
             name=str(case),
             session_id=session.session_id,
@@ -198,7 +228,7 @@ class StopSuite:
         )
 
     def _stop(self, case: StopCase, session: Session, prompt: str, seen: Evidence) -> Evidence:
-        old = {pid for s in seen.earlier for pid in (s.pid, *_below(s.pid))}
+        old = {pid for s in seen.earlier for pid in (s.pid, *looks.below(s.pid))}
         pictures, family = Pictures(), session._conversation.link.family
         limit = {"timeout": self.timeout} if case.route == "timeout" else {}
         turn = session.start(prompt, view=pictures, stop=self.policy, **limit)
@@ -212,15 +242,15 @@ class StopSuite:
         warm = result.receipt is not None and result.receipt.connection == "warm"
         if case.route == "timeout" and result.receipt is not None:
             asked = result.receipt.requested_at
-        alive = [p for p in _alive(family.token) if p.pid not in old]
+        alive = [p for p in looks.alive(family.token) if p.pid not in old]
         return replace(
             seen,
             asked_at=asked,
             over_at=over_at,
             result=result,
             pictures=tuple(pictures.seen),
-            left=_named(p for p in alive if not (warm and self.is_agents_own(p))),
-            alive=frozenset(psutil.pids()) - _dead(),
+            left=looks.named(p for p in alive if not (warm and self.is_agents_own(p))),
+            alive=frozenset(psutil.pids()) - looks.dead(),
         )
 
     def _wait_for(self, turn: TurnHandle, moment: str) -> None:
@@ -229,42 +259,12 @@ class StopSuite:
             if turn.done() or time.monotonic() > deadline:
                 turn.stop(now=True)
                 turn.result(PATIENCE, raise_error=False)
-                raise TimeoutError(f"the agent did not come to the moment: {moment}")
+                heard = [type(event).__name__ for event in turn.events[-5:]]
+                raise TimeoutError(
+                    f"`reached` never said that the turn is at the moment {moment!r}; the last "
+                    f"events were {', '.join(heard) or 'none'}"
+                )
             time.sleep(0.005)
 
     def _policy(self, case: StopCase) -> StopPolicy:
         return self.policy.hurried(2.0) if case.route == "close" else self.policy
-
-
-# Looks at the processes that do not ask turncell.
-
-
-def _alive(token: str) -> list[psutil.Process]:
-    """Every living process with this token."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            dead = process.status() == psutil.STATUS_ZOMBIE
-            if not dead and process.environ().get(TOKEN) == token:
-                found.append(process)
-    return found
-
-
-def _dead() -> set[int]:
-    """The pids that only wait to be buried."""
-    everybody = psutil.process_iter(["status"])
-    return {p.pid for p in everybody if p.info["status"] == psutil.STATUS_ZOMBIE}
-
-
-def _named(processes: Iterable[psutil.Process]) -> tuple[Survivor, ...]:
-    found = []
-    for process in processes:
-        with suppress(psutil.Error):  # what has ended meanwhile is not alive
-            found.append(Survivor(process.pid, " ".join(process.cmdline())[:120]))
-    return tuple(found)
-
-
-def _below(pid: int | None) -> set[int]:
-    with suppress(psutil.Error):
-        return {p.pid for p in psutil.Process(pid).children(recursive=True)} if pid else set()
-    return set()

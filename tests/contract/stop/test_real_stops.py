@@ -16,10 +16,9 @@ from turncell import Session
 from turncell import events as ev
 from turncell.backends.claude_launch import find_cli
 from turncell.handle import TurnHandle
-from turncell.outcome import Rung
+from turncell.outcome import Outcome, Rung
 from turncell.settings import StopPolicy
-from turncell.testing import StopCase, StopSuite
-from turncell.testing.agents import MOMENTS
+from turncell.testing import Evidence, StopCase, StopSuite
 
 
 @pytest.mark.cli
@@ -70,8 +69,7 @@ class TestRealStops(StopSuite):
             self.place.commands(WAIT) or self.place.commands("sleep 0.11")
         ):
             return False
-        at = MOMENTS[moment]
-        return not at.opens or at.reached(events)
+        return super().reached(turn, moment)
 
     def just_before(self, agent: str, session: Session) -> None:
         connection = session._conversation.link.connection
@@ -80,6 +78,16 @@ class TestRealStops(StopSuite):
             root = psutil.Process(connection.pid)
             for process in [root, *root.children()]:
                 process.send_signal(signal.Signals[BY_HAND[agent]])
+
+    def stop(self, case: StopCase) -> Evidence:
+        """Once more where the agent died so fast that there was nothing to stop."""
+        for _ in range(5):
+            seen = super().stop(case)
+            result = seen.result
+            if result is None or result.receipt is not None or result.outcome is not Outcome.LOST:
+                break
+            assert case.agent in ("killed", "dies before init"), result.error
+        return seen
 
     def least_rung(self, case: StopCase, policy: StopPolicy) -> Rung | None:
         if case.route == "now":
