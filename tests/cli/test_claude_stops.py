@@ -200,7 +200,7 @@ def test_twice_in_a_row(agents: Agents, warm: Session) -> None:
 def test_rapid_stops_and_prompts(
     agents: Agents, warm: Session, pytestconfig: pytest.Config
 ) -> None:
-    rounds = 200 if pytestconfig.getoption("--stops") == "all" else 25
+    rounds = 200 if pytestconfig.getoption("--stops") == "all" else 15
     dice = random.Random(rounds)
     for number in range(rounds):
         turn = warm.start(f"text, round {number}")

@@ -63,7 +63,7 @@ def environment(kernel: AgentKernel, **variables: str) -> Iterator[None]:
         ("--timeout soon", ["--timeout", "'soon' is not a number"]),
         ("--timeout -1", ["timeout", "seconds, 0 or more"]),
         ("--timeout nan", ["timeout", "seconds, 0 or more"]),
-        ("--ack -3", ["ack", "seconds, 0 or more"]),
+        ("--ack -3", ["ack", "seconds, from 0 to 3600"]),
         ("--max-turns 1.5", ["--max-turns", "'1.5' is not a whole number"]),
         ("--max-turns 0", ["max-turns", "1 or more"]),
         ("--max-budget 0", ["max-budget", "above 0"]),

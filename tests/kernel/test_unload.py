@@ -175,6 +175,7 @@ def end_with_an_exit(kernel: AgentKernel) -> None:
     kernel.start("import os; os._exit(0)")
 
 
+@pytest.mark.stops(2)
 @pytest.mark.parametrize(
     "end", [end_with_a_group_kill, end_with_a_kill, end_with_a_sigterm, end_with_an_exit]
 )

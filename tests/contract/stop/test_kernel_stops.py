@@ -168,7 +168,7 @@ CASES = [
 ]
 
 
-@pytest.mark.stops(8)
+@pytest.mark.stops(6)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_stop_through_the_kernel(kernel: AgentKernel, case: StopCase) -> None:
     kernel.run("remember()")

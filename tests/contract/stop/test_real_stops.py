@@ -22,7 +22,7 @@ from turncell.testing import Evidence, StopCase, StopSuite
 
 
 @pytest.mark.cli
-@pytest.mark.stops(10)
+@pytest.mark.stops(8)
 @pytest.mark.timeout(120)
 class TestRealStops(StopSuite):
     """What one of a kind, at one moment, is good for is asked by the route `user`; the
