@@ -73,7 +73,7 @@ def said(turn: Turn, text: str = "half") -> Turn:
 
 
 def runtime_threads() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name.startswith("turncell")]
+    return [t for t in threading.enumerate() if t.name.startswith("turncell-runtime")]
 
 
 # One name is one conversation.
