@@ -202,8 +202,9 @@ class ClaudeConnection:
     def refuse(self, turn_id: str) -> None:
         """Deny every further tool of this turn, and end what it runs in the background:
         the agent takes a turn of its own when such a task is killed under it."""
-        self._rules.refuse(turn_id)
-        for task_id in self._wire.take_tasks(turn_id):
+        # Not when it is refused again, by force: the end of a tool would send the agent on.
+        tasks = self._wire.take_tasks(turn_id) if self._rules.refuse(turn_id) else ()
+        for task_id in tasks:
             self._tasks.append(asyncio.ensure_future(self._stop_task(task_id)))
 
     async def _stop_task(self, task_id: str) -> None:

@@ -30,10 +30,11 @@ class ToolRules:
         self._deliver = deliver
         self._refused = ""
 
-    def refuse(self, turn_id: str) -> None:
-        """Deny every further tool of this turn."""
-        self._refused = turn_id
+    def refuse(self, turn_id: str) -> bool:
+        """Deny every further tool of this turn; whether that is new."""
+        new, self._refused = self._refused != turn_id, turn_id
         self._wire.stopping(turn_id)
+        return new
 
     def hooks(self) -> Any:
         """The SDK's hooks: the one place that every tool passes, allowed or not."""
