@@ -23,8 +23,8 @@ import psutil
 from turncell.outcome import Survivor
 
 __all__ = [
-    "CHILD_MARK", "TOKEN", "Proc", "Verdict", "alive", "below", "clear", "interrupt", "leftovers",
-    "listed", "marked", "new_token", "terminate", "tools_below", "tree",
+    "CHILD_MARK", "TOKEN", "Proc", "Verdict", "alive", "below", "clear", "interrupt", "is_tool",
+    "leftovers", "listed", "marked", "new_token", "terminate", "tools_below", "tree",
 ]  # fmt: skip
 
 #: Environment variable that every process of one connection carries.
@@ -123,13 +123,18 @@ def tools_below(pid: int | None) -> set[Proc]:
     (An MCP server and what is below it are no tools.)"""
     children, tools, todo = _children(), set[Proc](), [] if pid is None else [pid]
     while todo:
-        for child in children.get(todo.pop(), ()):
-            with suppress(psutil.Error, OSError):
-                if child.environ().get(CHILD_MARK[0]) == CHILD_MARK[1]:
-                    tools |= {proc for proc in [_proc(child)] if proc}
-                else:
-                    todo.append(child.pid)
+        kids = children.get(todo.pop(), ())
+        marked_ones = [kid for kid in kids if is_tool(kid)]
+        tools |= {proc for kid in marked_ones if (proc := _proc(kid))}
+        todo += [kid.pid for kid in kids if kid not in marked_ones]
     return below(tools)
+
+
+def is_tool(process: psutil.Process) -> bool:
+    """Whether it carries the agent's mark on its tools; False where nobody may look."""
+    with suppress(psutil.Error, OSError):
+        return bool(process.environ().get(CHILD_MARK[0]) == CHILD_MARK[1])
+    return False
 
 
 def _children() -> dict[int, list[psutil.Process]]:
@@ -148,7 +153,7 @@ def marked(token: str, *, tools_only: bool = False) -> set[Proc]:
             env = process.environ()
             if env.get(TOKEN) != token:
                 continue
-            if tools_only and env.get(CHILD_MARK[0]) != CHILD_MARK[1]:
+            if tools_only and not is_tool(process):
                 continue
             proc = _proc(process)
             if proc is not None:

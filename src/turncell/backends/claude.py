@@ -232,10 +232,7 @@ class ClaudeConnection:
         """Hand on every message until the agent closes its output."""
         while True:
             try:
-                async for message in self._client.receive_messages():
-                    for event in self._wire.read(message, time.monotonic()):
-                        self._deliver(event)
-                return
+                return await self._hand_on()
             except MessageParseError:
                 continue  # one message of an unknown shape; the stream itself goes on
             except Exception as error:  # noqa: BLE001 - the SDK raises what ended the process
@@ -243,6 +240,11 @@ class ClaudeConnection:
                     logging.getLogger("turncell").exception("the agent could not be understood")
                     procs.terminate(self.pid)
                 return  # `_watch` says so, with the exit code
+
+    async def _hand_on(self) -> None:
+        async for message in self._client.receive_messages():
+            for event in self._wire.read(message, time.monotonic()):
+                self._deliver(event)
 
     async def _watch(self, listening: asyncio.Task[None]) -> None:
         ended = asyncio.ensure_future(self.process.wait())

@@ -28,7 +28,7 @@ from turncell.backends.base import Backend
 from turncell.backends.scripted import ScriptedBackend
 from turncell.handle import TurnHandle
 from turncell.outcome import Rung
-from turncell.procs import CHILD_MARK
+from turncell.procs import is_tool
 from turncell.session import Session, book
 from turncell.settings import StopPolicy
 from turncell.testing import looks
@@ -152,7 +152,7 @@ class StopSuite:
         link = Session("stops")._conversation.link
         if self.backend() is not None:
             return link.connection is not None and process.pid == link.connection.pid
-        return process.environ().get(CHILD_MARK[0]) != CHILD_MARK[1]
+        return not is_tool(process)
 
     def remembers(self, session: Session) -> bool | None:
         """Whether the agent, asked `after`, knew what was said `before`; None: unknown."""
