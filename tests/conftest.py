@@ -22,6 +22,14 @@ from turncell.modelserver import ModelServer
 REAL = frozenset({"kernel", "cli", "browser"})  # markers of tests that nothing else can replace
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the sessions of this process leave is not the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNCELL_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def new_place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Place]]:
     """Makes places, each with its own server; at the end nobody from them may be alive."""

@@ -55,6 +55,7 @@ class Place:
             **self.server.env(),
             **jupyter,
             "HOME": str(self.home),
+            "XDG_STATE_HOME": str(self.home / "state"),
             "IPYTHONDIR": str(self.home / "ipython"),
             "JUPYTER_DATA_DIR": str(self.home / "data"),
             "PYTHONPATH": path,

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from turncell.archive.archive import DAYS, SIZE, Archive
+from turncell.archive.notebook import notebook_of
+from turncell.archive.register import Entry
 from turncell.backends.base import Backend
 from turncell.conversation import Conversation, Order, new_turn_id
 from turncell.errors import RuntimeGone, SessionBusy, UsageError
@@ -19,6 +22,7 @@ from turncell.handle import TurnHandle
 from turncell.link import Link
 from turncell.names import SESSION_NAME
 from turncell.outcome import Outcome, TurnResult
+from turncell.painter import off_loop
 from turncell.portal import Portal
 
 __all__ = ["LEAVE", "Book", "Nothing", "book"]
@@ -51,12 +55,18 @@ class Book:
         self.current = "main"
         self.max_warm = 3
         self.idle_limit = 1800.0
+        self.archive = Archive()
+        self.home = os.getcwd()  # where the kernel began: relative names start there
+        self.notebook = notebook_of(os.environ, {}, self.home)
         self.results: list[TurnResult] = []
         self.turns: list[TurnHandle] = []
+        self._pruned = False
         # The turn that `%agent stop` meant last, what it was said with (a name or none, the
         # current session, the newest turn), and when (monotonic seconds).
         self.aimed: tuple[TurnHandle, tuple[Any, ...], float] | None = None
         self._conversations: dict[str, Conversation] = {}
+        self._earlier: list[Entry | None] = []  # once it was looked for
+        self._offered = False
         self._pid = os.getpid()
         self._waits_for_exit = False
         self._closing = False
@@ -65,6 +75,25 @@ class Book:
     def names(self) -> list[str]:
         """The names that were used, in order of their first use."""
         return list(self._conversations)
+
+    @property
+    def sessions(self) -> dict[str, str]:
+        """The session ids that this kernel uses, and under which names."""
+        return {c.session_id: c.name for c in tuple(self._conversations.values())}
+
+    def earlier(self) -> Entry | None:
+        """The session that this notebook used last before this kernel did, if any."""
+        if not self._earlier:
+            self._earlier.append(self.archive.last_of(self.notebook, self.sessions))
+        return self._earlier[0]
+
+    def offer(self) -> str | None:
+        """A line that offers to resume that session; once, and None where there is none."""
+        entry = None if self._offered else self.earlier()
+        self._offered = True
+        if entry is None or not entry.opened or entry.id in self.sessions:
+            return None
+        return f"This is a new conversation. %agent resume goes on with {entry}."
 
     def conversation(self, name: str) -> Conversation:
         """The conversation of this name, made on first use.
@@ -78,7 +107,7 @@ class Book:
         known = self._conversations.get(name)
         # `setdefault`, for two threads may name it at once.
         return known or self._conversations.setdefault(
-            name, Conversation(name, lambda: self.load())
+            name, Conversation(name, lambda: self.load(), home=self)
         )
 
     def check(self, name: str) -> Conversation:
@@ -115,6 +144,7 @@ class Book:
     async def _conduct(self, conversation: Conversation, order: Order, handle: TurnHandle) -> None:
         await conversation.conduct(order, handle)
         await self._trim()
+        await self._prune()
         await conversation.close_if_idle(self.idle_limit)
 
     async def _trim(self) -> None:
@@ -124,6 +154,12 @@ class Book:
         warm.sort(key=lambda c: c.last_used or 0.0)
         for conversation in warm[: max(0, len(warm) - self.max_warm)]:
             await conversation.link.close_unused()
+
+    async def _prune(self) -> None:
+        """Remove old journals, once a kernel."""
+        if not self._pruned:
+            self._pruned = True
+            await off_loop(self.archive.journals.prune, DAYS, SIZE)
 
     def keep_result(self, result: TurnResult) -> None:
         """Remember a result for `%agent last`; the last 50 are kept."""

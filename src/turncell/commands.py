@@ -1,4 +1,4 @@
-"""The line forms of `%agent`."""
+"""The line forms of `%agent` about turns and about this place."""
 
 from __future__ import annotations
 
@@ -6,48 +6,24 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
 
-from turncell.errors import SessionBusy, UsageError
+from turncell.errors import UsageError
 from turncell.hold import stop_routes
-from turncell.options import CELL_HELP, LATER_FORMS, LINE_FORMS, LINE_HELP, SESSION_ID, parse_words
+from turncell.options import CELL_HELP, LATER_FORMS, LINE_FORMS, LINE_HELP, parse_words
+from turncell.rows import Rows
+from turncell.session_commands import Flags, SessionCommands
 from turncell.waiting import join
 
 if TYPE_CHECKING:
     from turncell.handle import TurnHandle
-    from turncell.magics import AgentMagics
-    from turncell.outcome import TurnResult
 
-__all__ = ["Commands", "Rows"]
+__all__ = ["Commands"]
 
 #: Seconds in which the same `%agent stop` is a press more for the same turn.
 _SERIES = 10.0
 
 
-class Rows(list[dict[str, Any]]):
-    """Rows for a program that print as a table for a person."""
-
-    def __repr__(self) -> str:
-        if not self:
-            return "(none)"
-        names = list(self[0])
-        cells = [names, *([_cell(row[name]) for name in names] for row in self)]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
-        lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
-        return "\n".join(line.rstrip() for line in lines)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self))
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
-class Commands:
+class Commands(SessionCommands):
     """Carries out one `%agent` line for the magics."""
-
-    def __init__(self, magics: AgentMagics) -> None:
-        self._magics = magics
-        self._book = magics.book()
 
     def run(self, line: str) -> Any:
         """Do what the line says. Raises UsageError for words it does not know."""
@@ -62,21 +38,9 @@ class Commands:
                 f"%agent {command} is unknown: a prompt goes into a %%agent cell, "
                 f"and the commands are {', '.join(sorted(known))}."
             )
-        allowed = {"--all", "--now"} if command == "stop" else set()
-        if flags - allowed:
-            raise UsageError(f"%agent {command}: unknown option {sorted(flags - allowed)[0]}.")
-        if len(names) > 1:
-            raise UsageError(f"%agent {command}: one name at most, not {' '.join(names)}.")
-        act = getattr(self, "_" + command)
-        return act(flags, *names) if command == "stop" else act(*names)
+        return getattr(self, "_" + command)(flags, names[0] if names else None)
 
-    def _known(self, name: str) -> str:
-        if name not in self._book.names:
-            names = ", ".join(self._book.names) or "none yet"
-            raise UsageError(f"There is no session {name}. Sessions of this kernel: {names}.")
-        return name
-
-    def _status(self) -> None:
+    def _status(self, flags: Flags, _: None) -> None:
         running = [t for t in self._book.turns if t.running]
         lines = [f"session: {self._book.current}"]
         lines += [f"running: turn {t.turn_id[:8]} of session {t.session}" for t in running]
@@ -92,14 +56,18 @@ class Commands:
                 f"recent: {result.session} · {result.outcome} · {result.duration:.1f} s"
                 f" · {len(result.text):,} characters"
             )
-        lines += [f"known session: {row['name']} {row['id']}" for row in self._sessions()]
+        for session_id, name in self._book.sessions.items():
+            lines.append(f"known session: {name} {session_id}")
+            note = self._book.conversation(name).memory.pending(session_id)
+            if note is not None and self._magics.settings().tell:
+                lines += ["the next prompt of it tells the model:", *_indented(note)]
         lines.append(f"stop: {stop_routes(self._magics.shell).describe()}")
         sources = self._magics.settings().sources
         files = "the agent's default" if sources is None else ", ".join(sources) or "none"
         lines.append(f"agent settings files: {files}")
         self._magics.say("\n".join(lines))
 
-    def _stop(self, flags: set[str], name: str | None = None) -> None:
+    def _stop(self, flags: Flags, name: str | None) -> None:
         if name is not None:
             self._known(name)
         turns = [t for t in self._book.turns if t.running and name in (None, t.session)]
@@ -143,61 +111,7 @@ class Commands:
         lines += [f"Ended {processes} background process(es) of earlier turns."] * bool(processes)
         return " ".join(lines)
 
-    def _sessions(self) -> Rows:
-        rows = Rows()
-        for name in self._book.names:
-            known = self._book.conversation(name)
-            used = known.last_used
-            rows.append(
-                {
-                    "name": name,
-                    "id": known.session_id,
-                    "turns": known.turns,
-                    "last used": used and time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(used)),
-                    "left": "running" if known.busy else known.left,
-                    "resumable": known.opened,
-                    "current": "*" if name == self._book.current else "",
-                }
-            )
-        return rows
-
-    def _use(self, name: str | None = None) -> None:
-        if name is None:
-            raise UsageError("%agent use NAME: which session?")
-        self._book.current = self._known(name)
-        self._magics.say(f"The current session is {name}.")
-
-    def _new(self, name: str | None = None) -> None:
-        name = name or self._book.current
-        known = self._book.conversation(name)
-        known.renew()
-        self._book.current = name
-        self._magics.say(f"Session {name} starts afresh as {known.session_id}.")
-
-    def _resume(self, which: str | None = None) -> None:
-        if which is None:
-            if not self._book.names:
-                raise UsageError(
-                    "No session was used in this kernel yet, and finding one from before a "
-                    "restart is not there yet. Give its id: %agent resume ID."
-                )
-            which = self._book.current
-        if which in self._book.names:
-            self._book.current = which
-            known = self._book.conversation(which)
-            return self._magics.say(f"The current session is {which} ({known.session_id}).")
-        if not SESSION_ID.fullmatch(which):
-            raise UsageError(
-                f"{which} is neither a session of this kernel nor a session id. "
-                "%agent sessions lists those of this kernel."
-            )
-        known = self._book.conversation(self._book.current)
-        if known.busy:
-            raise SessionBusy(f"Session {known.name} is running. Stop it first, or use another.")
-        known.bind(which)
-        return self._magics.say(f"Session {known.name} goes on as {which} with the next prompt.")
-
-    def _wait(self, name: str | None = None) -> None:
+    def _wait(self, flags: Flags, name: str | None) -> None:
         if name is not None:
             self._known(name)
         waiting = [t for t in self._book.turns if t.background and not t.joined]
@@ -209,12 +123,7 @@ class Commands:
         turn.result()
         return None
 
-    def _last(self) -> TurnResult:
-        if not self._book.results:
-            raise UsageError("No turn was run in this kernel yet.")
-        return self._book.results[-1]
-
-    def _config(self) -> Rows:
+    def _config(self, flags: Flags, _: None) -> Rows:
         settings = self._magics.settings()
         rows = Rows()
         plain = [f.name for f in dataclasses.fields(settings) if f.name not in ("stop", "origins")]
@@ -230,10 +139,14 @@ class Commands:
             rows.append({"setting": name, "value": value, "origin": origin})
         return rows
 
-    def _doctor(self) -> None:
+    def _doctor(self, flags: Flags, _: None) -> None:
         from turncell.doctor import examine
 
         found = examine(self._magics.settings().cli)
         found.append(("front end", stop_routes(self._magics.shell).describe()))
         width = max(len(what) for what, _ in found)
         self._magics.say("\n".join(f"{what:<{width}}  {text}" for what, text in found))
+
+
+def _indented(text: str) -> list[str]:
+    return [f"    {line}" for line in text.splitlines()]

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
 
 from turncell import stimuli as st
+from turncell.archive.archive import Archive
+from turncell.archive.register import Entry
 from turncell.backends.base import Prompt
 from turncell.driver import TurnRun
 from turncell.handle import TurnHandle
+from turncell.keeper import Keeper
+from turncell.lease import Lease
 from turncell.link import Link, LoadBackend
+from turncell.memory import Memory
 from turncell.outcome import Outcome, Reason, TurnResult
 from turncell.painter import Drawable
 from turncell.settings import Settings
 from turncell.turn import Turn, TurnState
 
-__all__ = ["Conversation", "Order"]
+__all__ = ["Conversation", "Home", "Order"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +39,21 @@ class Order:
     view: Drawable
     new: bool = False
     resume: str | None = None
+    known: Entry | None = None  # what the register has of the session to resume
+    offers: bool = False  # a conversation that begins says what could be resumed instead
     on_over: Callable[[TurnResult], None] = field(default=lambda _: None)
+
+
+class Home(Protocol):
+    """Where a conversation lives: what is kept of it, for which notebook, and after how many
+    seconds an unused agent is closed."""
+
+    archive: Archive
+    notebook: str
+    idle_limit: float
+
+    def offer(self) -> str | None:
+        """A line that offers an earlier session; may block."""
 
 
 class Conversation:
@@ -40,18 +61,25 @@ class Conversation:
     `link` and the counters is touched on the loop only."""
 
     def __init__(
-        self, name: str, load: LoadBackend, clock: Callable[[], float] = time.monotonic
+        self,
+        name: str,
+        load: LoadBackend,
+        clock: Callable[[], float] = time.monotonic,
+        home: Home | None = None,
     ) -> None:
         self.name = name
-        self.link = Link(load)
+        self._home = home
+        self._load = load
+        self.link = self._new_link()
+        self.memory = Memory(home.archive if home else None)
         self.turns = 0
         self.last_used: float | None = None
         self.left = "new"
-        self._load = load
         self._clock = clock
         self._line: deque[tuple[Order, TurnRun]] = deque()
         self._begun: TurnRun | None = None
         self._candidate: Link | None = None
+        self._known: Entry | None = None  # what the register has of the candidate
         self._fresh: Link | None = None  # what `renew` wanted before another id was named
         self._retired: list[Link] = []
         self._idle: anyio.CancelScope | None = None
@@ -77,15 +105,41 @@ class Conversation:
         """Whether the agent has written this conversation down."""
         return (self._candidate or self.link).opened
 
-    def bind(self, session_id: str) -> None:
-        """Use another agent session from the next prompt on, if it can be resumed."""
+    def bind(self, session_id: str, entry: Entry | None = None) -> None:
+        """Use another agent session from the next prompt on, if it can be resumed; `entry` is
+        what the register has of it."""
+        if session_id == self.link.session_id:
+            self._candidate = None  # it is the one in use
+            return
         self._fresh = self._candidate if self._candidate and not self._candidate.typed_id else None
-        self._candidate = Link(self._load, session_id)
+        self._candidate, self._known = self._new_link(session_id), entry
 
     def renew(self) -> None:
         """Start afresh, under a new id, with the next prompt."""
-        self._candidate = Link(self._load)
+        self._candidate, self._known = self._new_link(), None
         self.turns, self.left, self.last_used = 0, "new", None
+
+    def _new_link(self, session_id: str | None = None) -> Link:
+        home = self._home
+        if home is None:
+            return Link(self._load, session_id)
+        lease = Lease(home.archive.claims, self.name, home.notebook, lambda: home.idle_limit)
+        return Link(self._load, session_id, lease)
+
+    def _new_keeper(self, order: Order, turn_id: str) -> Keeper | None:
+        home = self._home
+        if home is None:
+            return None
+        facts = {
+            "name": self.name,
+            "notebook": home.notebook,
+            "cwd": order.settings.cwd or os.getcwd(),
+            "agent_home": os.environ.get("CLAUDE_CONFIG_DIR", ""),
+        }
+        fresh = self._candidate is None and not (self.opened or self.turns)
+        begins = order.offers and fresh and not (order.new or order.resume)
+        offer = home.offer if begins else None
+        return Keeper(home.archive, turn_id, order.prompt, facts, self._clock(), offer)
 
     async def conduct(self, order: Order, handle: TurnHandle) -> None:
         """Run one turn when its place in the line comes."""
@@ -101,6 +155,8 @@ class Conversation:
             on_event=handle.hear,
             on_over=lambda result: self._over(result, run, order, handle),
             clock=self._clock,
+            memory=self.memory,
+            keeper=self._new_keeper(order, handle.turn_id),
         )
         self._line.append((order, run))
         self._call_first()
@@ -110,6 +166,7 @@ class Conversation:
             self._line.remove((order, run))
             handle.leave()
             try:
+                await self.link.rest()
                 await self._close_retired(run)
             finally:
                 self._call_first()
@@ -128,7 +185,7 @@ class Conversation:
             self._begun = run
             # Only now: what the turns before it made of the session counts.
             if order.resume is not None:
-                self.bind(order.resume)
+                self.bind(order.resume, order.known)
             if order.new:
                 self.renew()
             run.begin(self._candidate or self.link)
@@ -136,6 +193,7 @@ class Conversation:
     def _over(self, result: TurnResult, run: TurnRun, order: Order, handle: TurnHandle) -> None:
         if run is self._begun:
             self._adopt(run.link, order)
+        self.memory.learn(order.prompt, result)
         self.turns += not handle.done()  # an unstopped turn is reported again when it ends
         self.last_used = time.time()
         self.left = str(result.outcome)
@@ -151,6 +209,7 @@ class Conversation:
         if link.reached or (link.tried and not link.typed_id):
             self._retired.append(self.link)
             self.link, self._candidate = link, None
+            self.turns = self._known.turns if self._known is not None else 0
         elif link.tried or order.new or order.resume is not None:
             # It failed, or the turn that wanted it was taken back: all is as it was.
             self._candidate, self._fresh = self._fresh, None

@@ -14,20 +14,20 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup
 
 from turncell import events as ev
 from turncell import stimuli as st
+from turncell.acts import Acts
 from turncell.backends.base import Hangup, Prompt
 from turncell.errors import TurncellError
-from turncell.family import PATIENCE
 from turncell.inbox import Inbox
-from turncell.ladder import Act, StopState
+from turncell.keeper import Keeper
 from turncell.link import Link
+from turncell.memory import Memory
 from turncell.outcome import Outcome, TurnResult
 from turncell.painter import Drawable, Painter
 from turncell.record import Record
@@ -41,7 +41,8 @@ class TurnRun:
     """One turn on its way. Lives on the runtime loop; `put` and `hear` are its inbox.
 
     `on_event` gets every event of the turn, `on_over` the result, once, when those
-    who wait may go on; both are called on the loop and must not block.
+    who wait may go on; both are called on the loop and must not block. `memory` knows the
+    turn before, `keeper` keeps this one on disk; `tasks` and `starting` are for the acts.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class TurnRun:
         on_event: Callable[[ev.Event], None],
         on_over: Callable[[TurnResult], None],
         clock: Callable[[], float] = time.monotonic,
+        memory: Memory | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self.turn = turn
         self.link = link
@@ -66,11 +69,13 @@ class TurnRun:
         self._on_over = on_over
         self._clock = clock
         self._inbox = Inbox()
-        self._painter = Painter(view, self.record.look)
-        self._starting = anyio.CancelScope()
+        self._memory = memory or Memory(None)
+        self._keeper = keeper
+        self._painter = Painter(view, self.record.look, keeper.flush if keeper else None)
+        self.starting = anyio.CancelScope()
         self._released: Outcome | None = None
-        self._looked = False  # what earlier turns left is known
-        self._tasks: TaskGroup
+        self._acts = Acts(self)
+        self.tasks: TaskGroup
 
     # The inbox.
 
@@ -107,8 +112,10 @@ class TurnRun:
             self._over()
 
     async def _run(self) -> None:
-        async with anyio.create_task_group() as self._tasks:
-            self._tasks.start_soon(self._painter.run)
+        async with anyio.create_task_group() as self.tasks:
+            self.tasks.start_soon(self._painter.run)
+            if self._keeper is not None:
+                self.tasks.start_soon(self._keeper.run)
             while self.turn.state is not TurnState.ENDED:
                 await self._inbox.wait(self._seconds_left())
                 for stimulus in self._inbox.take():
@@ -124,7 +131,7 @@ class TurnRun:
                 await self.link.drop()
             elif self.record.used_tools:
                 await self.link.family.note_left_running()
-            self._tasks.cancel_scope.cancel()
+            self.tasks.cancel_scope.cancel()
 
     def _seconds_left(self) -> float | None:
         deadline = self.turn.deadline
@@ -139,37 +146,63 @@ class TurnRun:
         elif isinstance(stimulus, st.Heard):
             self._keep(stimulus.event)
         for order in orders:
-            _ORDERS[order](self)
+            if isinstance(order, Order):
+                _ORDERS[order](self)
+            else:
+                self._acts.carry_out(order)
         moved = self.record.stop_moved()
         if moved is not None:
             self._keep(moved)
 
     def _keep(self, event: ev.Event) -> None:
         self.record.keep(event)
+        if self._keeper is not None:
+            self._keeper.add(event)
         self._on_event(event)
+
+    def _say(self, text: str, level: str = "warning") -> None:
+        """Have the user see a line."""
+        self._keep(self._event(ev.Notice, text=text, level=level))
+
+    def _event(self, kind: type[ev.Event], **fields: object) -> ev.Event:
+        return kind(turn_id=self.turn.turn_id, at=self._clock(), **fields)
 
     # The orders. Each is done by a task that answers with a stimulus.
 
     def _start(self) -> None:
-        self.link.receive = self.hear
-        if self.link.warm(self._settings):
+        link = self.link
+        link.receive = self.hear
+        if self._keeper is not None:
+            self._keeper.say = self._say
+            self._keeper.open(link.session_id)
+            self.tasks.start_soon(self._keeper.enter)
+        if link.warm(self._settings):
+            self.tasks.start_soon(link.work)
+            self._brief()
             self._step(st.Ready())
         else:
-            self._tasks.start_soon(self._make_ready)
+            self.tasks.start_soon(self._make_ready)
 
     async def _make_ready(self) -> None:
-        with self._starting:
+        with self.starting:
             try:
-                note = await self.link.ready(self._settings)
+                await self.link.ready(self._settings, self._say)
+                await self._memory.look_up(self.link)
             except TurncellError as error:
                 self.put(st.StartFailed(str(error)))
                 return
-            if note is not None:
-                self._keep(ev.Notice(at=self._clock(), text=note, level="warning"))
+            self._brief()
             self.put(st.Ready())
 
+    def _brief(self) -> None:
+        """Have the model told about the turn before, if that did not end by itself."""
+        note = self._memory.note(self.link) if self._settings.tell else None
+        if note is not None:
+            self._prompt = replace(self._prompt, note=note)
+            self._keep(self._event(ev.ModelTold, text=note))
+
     def _send(self) -> None:
-        self._tasks.start_soon(self._hand_over)
+        self.tasks.start_soon(self._hand_over)
 
     async def _hand_over(self) -> None:
         connection = self.link.connection
@@ -181,61 +214,18 @@ class TurnRun:
         except TurncellError as error:
             self.put(st.StartFailed(str(error)))
 
-    def _refuse(self) -> None:
-        if self.link.connection is not None:
-            self.link.connection.refuse(self.turn.turn_id)
-        # Not again when the agent was told to end: it takes some of that along.
-        if not self._looked or self.turn.ladder.state is StopState.ASK:
-            self._looked = True
-            self._tasks.start_soon(self.link.family.look_around)
-
-    def _interrupt(self) -> None:
-        self._tasks.start_soon(self._ask_to_stop)
-
-    async def _ask_to_stop(self) -> None:
-        connection = self.link.connection
-        await self.link.family.looked(0.1)
-        try:
-            if connection is None:
-                raise OSError("there is no agent to ask")
-            ack = await connection.interrupt()
-        except OSError:
-            self.put(st.NotAcked())
-        else:
-            self.put(st.Acked(withdrawn=self.turn.turn_id in ack.withdrawn))
-
-    def _sigint(self) -> None:
-        self.link.family.interrupt()
-
-    def _terminate(self) -> None:
-        self._starting.cancel()
-        self._tasks.start_soon(self._close_agent)
-
-    async def _close_agent(self) -> None:
-        if self.link.ended:
-            self.put(st.Gone("there is no agent process"))
-        else:
-            await self.link.hang_up()
-
-    def _sweep(self) -> None:
-        self._tasks.start_soon(self._clear, self.turn.ladder.policy.settle, PATIENCE, True)
-
-    def _kill(self, patience: float = 0.0) -> None:
-        self._starting.cancel()
-        self._tasks.start_soon(self._clear, self.turn.ladder.policy.kill, patience)
-
-    async def _clear(self, seconds: float, patience: float, tools_only: bool = False) -> None:
-        clear = self.link.family.clear  # in time: after the rung's end, survivors go untold
-        verdict = await clear(0.8 * seconds, tools_only=tools_only, patience=patience)
-        self.put(st.Cleared(verdict.survivors, verdict.spared, verdict.taken))
-
     def _release(self) -> None:
         if self.turn.state is not TurnState.ENDED:  # unstopped: it runs on without its cell
-            self._tasks.start_soon(self._let_go)
+            self.tasks.start_soon(self._let_go)
 
     async def _let_go(self) -> None:
         """Show the last picture, then let those who wait go on."""
-        await self._painter.finish()
+        if moved := await self.link.settle_id():
+            self._say(moved)
+        async with anyio.create_task_group() as ending:
+            ending.start_soon(self._painter.finish)
+            if self._keeper is not None:
+                ending.start_soon(self._keeper.end, self.record.result(), self.link.opened)
         self._over()
 
     def _over(self) -> None:
@@ -256,15 +246,8 @@ def _cause(error: BaseException) -> BaseException:
     return _cause(next(iter(inner))) if len(inner) == 1 else error
 
 
-_ORDERS: dict[Act | Order, Callable[[TurnRun], Any]] = {
+_ORDERS: dict[Order, Callable[[TurnRun], None]] = {
     Order.START: TurnRun._start,
     Order.SEND: TurnRun._send,
     Order.RELEASE: TurnRun._release,
-    Act.REFUSE: TurnRun._refuse,
-    Act.INTERRUPT: TurnRun._interrupt,
-    Act.SWEEP: TurnRun._sweep,
-    Act.SIGINT: TurnRun._sigint,
-    Act.TERMINATE: TurnRun._terminate,
-    Act.KILL: TurnRun._kill,
-    Act.REAP: partial(TurnRun._kill, patience=PATIENCE),
 }

@@ -18,6 +18,7 @@ __all__ = [
     "AgentFinished",
     "ApiRetry",
     "Event",
+    "ModelTold",
     "Notice",
     "QuestionAsked",
     "QuestionSettled",
@@ -132,6 +133,13 @@ class Notice(Event):
 
     text: str
     level: str = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTold(Event):
+    """What the model was told beside the prompt, about the turn before."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import anyio
 
 from turncell import events as ev
-from turncell.backends.base import NOBODY, Backend, Connection, Hangup, Launch
+from turncell.backends.base import NOBODY, Backend, Connection, Damage, Hangup, Kept, Launch
 from turncell.config import launch_key
 from turncell.family import Family
+from turncell.lease import Lease
 from turncell.painter import off_loop
 from turncell.settings import Settings
 
@@ -27,12 +29,25 @@ POLITE = 1.5
 #: Loads the backend: importing an SDK can take seconds, so it may not be on the loop.
 LoadBackend = Callable[[], Backend]
 
+_MISSING = (
+    "No conversation was found under {}, so a new one was started: the agent does not remember "
+    "what was said before.\n%agent new NAME --carry {} starts one that knows what the journal has."
+)
+_TORN = (
+    "The agent's own record of {} is damaged at its end: the agent was killed as it wrote. What is "
+    "missing of the last turn is told to it again.\n%agent new NAME --carry {} starts a session "
+    "that knows all that the journal has."
+)
+
 
 class Link:
     """The agent of one session. Lives on the runtime loop."""
 
-    def __init__(self, load: LoadBackend, session_id: str | None = None) -> None:
+    def __init__(
+        self, load: LoadBackend, session_id: str | None = None, lease: Lease | None = None
+    ) -> None:
         self._load = load
+        self._lease = lease or Lease(None)
         self.session_id = session_id or str(uuid.uuid4())
         self.opened = session_id is not None
         self.typed_id = session_id is not None
@@ -41,6 +56,9 @@ class Link:
         self.receive: Callable[[ev.Event | Hangup], None] | None = None
         self.family = Family(lambda: self.connection.pid if self.connection else None)
         self.own_work = False  # the agent works on its own account, between prompts
+        self.kept: Kept | None = None  # what there was when it was opened; None: it was warm
+        self._opened_id: str | None = None  # the session ids that the agent gave in this turn
+        self._ended_id: str | None = None
         self._key: tuple[Settings, int] | None = None
         self._lock: anyio.Lock | None = None
         self._gone: anyio.Event | None = None  # set when the process has ended
@@ -58,19 +76,19 @@ class Link:
         alive = self.connection is not None and self.connection.alive
         return alive and self._key == launch_key(settings)
 
-    async def ready(self, settings: Settings) -> str | None:
-        """Make an agent ready that has this conversation; raises SettingError.
+    async def ready(self, settings: Settings, say: Callable[[str], None]) -> None:
+        """Make an agent ready that has this conversation; `say` warns the user.
 
-        Returns a line for the user when the conversation could not be found.
+        Raises SettingError, and SessionBusy when somebody else has the session open.
         """
         async with self._opening:
-            return await self._ready(settings)
+            if not self.warm(settings):  # else it was opened meanwhile
+                await self._open(settings, say)
 
-    async def _ready(self, settings: Settings) -> str | None:
-        if self.warm(settings):
-            return None
+    async def _open(self, settings: Settings, say: Callable[[str], None]) -> None:
         await self._close(POLITE)
         backend = await off_loop(self._load)
+        await self._take(backend, settings, say)
         token = self.family.found(backend.processes)
         gone = self._gone = anyio.Event()
 
@@ -78,18 +96,50 @@ class Link:
             if self._gone is gone:  # else it comes from an agent that was let go
                 self._deliver(event)
 
+        if self.kept is not None and self.kept.damage is Damage.TORN:
+            say(_TORN.format(self.session_id[:8], self.session_id))
         exact = self.typed_id and not self.reached
         launch = Launch(settings, self.session_id, self.opened, exact, token)
         self.connection = await backend.connect(launch, deliver)
         self._key = launch_key(settings)
         self.reached = True
+        await self._lease.has_agent(self.connection.pid, token)
         if self.connection.history_missing:
             self.opened = False
-            return (
-                f"No conversation was found under {self.session_id[:8]}, so a new one was "
-                "started: the agent does not remember what was said before."
-            )
-        return None
+            say(_MISSING.format(self.session_id[:8], self.session_id))
+
+    async def _take(self, backend: Backend, settings: Settings, say: Callable[[str], None]) -> None:
+        """Have the session for ourselves, and see what there is to resume of it."""
+        ours = self.session_id
+        await self._lease.take(ours, settings.in_use, say, partial(backend.users, ours))
+        found, exact = await off_loop(backend.kept, ours), self.typed_id and not self.reached
+        self.kept = found or Kept()
+        usable = found is not None and found.damage is not Damage.UNUSABLE
+        if exact:
+            return  # as it is, or not at all
+        if self.opened and not usable:
+            say(_MISSING.format(ours[:8], ours))
+        self.opened = usable
+        if self.kept.damage is Damage.UNUSABLE:  # the agent would neither resume nor begin it
+            self.session_id = str(uuid.uuid4())
+            await self._lease.release()
+            await self._lease.take(self.session_id, settings.in_use, say, tuple)
+
+    async def settle_id(self) -> str | None:
+        """After a turn: go on under the id that the agent gave, if it gave another and has
+        the conversation under it. Returns a line for the user then."""
+        ours, theirs = self.session_id, self._ended_id or self._opened_id or self.session_id
+        if theirs == ours:
+            return None
+        backend = await off_loop(self._load)
+        there, here = await off_loop(backend.kept, theirs), await off_loop(backend.kept, ours)
+        if there is None or (self._ended_id is None and here is not None):
+            return None  # what an agent says of an id is worth what it has written down
+        self.session_id = theirs
+        return (
+            f"The agent goes on with this conversation as {theirs}, no longer as {ours}: that is "
+            "its id from here on."
+        )
 
     def _deliver(self, event: ev.Event | Hangup) -> None:
         if isinstance(event, Hangup):
@@ -98,11 +148,13 @@ class Link:
                 self._gone.set()
         elif isinstance(event, ev.SessionOpened):
             self.opened = True
+            self._opened_id = event.session_id
         if isinstance(event, ev.Event) and event.turn_id == NOBODY:
             begun = isinstance(event, (ev.SessionOpened, ev.TextDelta, ev.ToolStarted))
             self.own_work = begun or self.own_work
         if isinstance(event, ev.AgentFinished):  # of whatever turn: it may have been joined
             self.own_work = False
+            self._ended_id = event.session_id
         if self.receive is not None:  # else nobody's: what an agent does between turns
             self.receive(event)
 
@@ -131,6 +183,15 @@ class Link:
         self.own_work = False
         return True
 
+    async def work(self) -> None:
+        """A warm agent gets a turn."""
+        await self._lease.work()
+
+    async def rest(self) -> None:
+        """A turn is over; the agent may stay."""
+        self.kept = None
+        await self._lease.rest()
+
     async def hang_up(self) -> None:
         """Close the agent's input, and SIGTERM."""
         if self.connection is not None:
@@ -141,6 +202,7 @@ class Link:
         """Forget a connection whose process is gone."""
         connection, self.connection, self.own_work = self.connection, None, False
         self._key = None
+        await self._lease.release()
         if connection is not None:
             with anyio.move_on_after(POLITE):  # the next agent must not wait for it for ever
                 await connection.aclose()
@@ -165,7 +227,7 @@ class Link:
         if not spare_earlier:
             await self.family.end_left_running()
         if connection is None:
-            return
+            return await self._lease.release()
         connection.hang_up()
         if not await self._left_within(seconds):
             await self.hang_up()

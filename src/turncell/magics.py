@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, no_var_expand
-from traitlets import Enum, Float, Int, Unicode
+from traitlets import Bool, Enum, Float, Int, Unicode
 
 from turncell.errors import UsageError
 from turncell.hold import ClickTap, can_ask, kernel_interrupts, stop_routes
@@ -18,6 +20,7 @@ from turncell.options import CELL_HELP, LINE_HELP, CellOptions, parse_cell
 from turncell.waiting import Presses, await_end
 
 if TYPE_CHECKING:
+    from turncell.finder import Finder
     from turncell.handle import TurnHandle
     from turncell.outcome import TurnResult
     from turncell.session import Book
@@ -57,6 +60,10 @@ class AgentMagics(Magics):
     system = Unicode("", help="the system prompt").tag(config=True)
     settings_files = Unicode("", help="the agent's files: user,project,local").tag(config=True)
     cli = Unicode("", help="the agent binary to run").tag(config=True)
+    in_use = Enum(
+        ["", "refuse", "wait", "take"], "", help="when another kernel has the session open"
+    ).tag(config=True)
+    tell = Bool(True, help="tell the model that its last turn was stopped").tag(config=True)
     max_warm = Int(3, help="agent processes kept warm at most").tag(config=True)
     idle_limit = Float(1800.0, help="seconds an unused agent is kept warm").tag(config=True)
 
@@ -91,11 +98,24 @@ class AgentMagics(Magics):
         prompt = cell[:-1] if cell.endswith("\n") else cell
         if not prompt.strip():
             raise UsageError("The prompt is empty: nothing was run. Write it below %%agent.")
-        if "turncell.session" in sys.modules:  # else no session was used yet, so none is busy
-            book = self.book()
-            book.check(options.session or book.current)  # before anything is shown
+        # Before anything is shown. (Without the module no session was used yet, so none is busy.)
+        if "turncell.session" in sys.modules or options.resume or options.fork:
+            options = self._chosen(options)
         run = self._run_in_background if options.bg else self._run_and_wait
         run(prompt, options, self.settings().merged("the cell", options.settings))
+
+    def _chosen(self, options: CellOptions) -> CellOptions:
+        """The options with the session that they mean, which can take a prompt."""
+        book = self.book()
+        name = options.session or book.current
+        if options.fork is not None:
+            self.finder().fork(name, options.fork)
+            name = options.fork
+        book.check(name)
+        if options.resume is None:
+            return replace(options, session=name)
+        found = self.finder().find(options.resume)
+        return replace(options, session=name, resume=found.session_id, found=found)
 
     def _run_and_wait(self, prompt: str, options: CellOptions, settings: Settings) -> None:
         presses = Presses()
@@ -160,7 +180,11 @@ class AgentMagics(Magics):
                 self.shell.user_ns[options.out] = result
             on_over()
 
-        order = Order(prompt, settings, view, options.new, options.resume, over)
+        known = options.found.entry if options.found is not None else None
+        order = Order(
+            prompt, settings, view, options.new, options.resume, known,
+            offers=can_ask(self.shell), on_over=over,
+        )  # fmt: skip
         return book.start(options.session or book.current, order)
 
     def _view(self, presses: Presses, options: CellOptions) -> Any:
@@ -180,11 +204,19 @@ class AgentMagics(Magics):
 
     def book(self) -> Book:
         """The kernel's sessions, with the bounds that are set here."""
+        from turncell.archive.notebook import notebook_of
         from turncell.session import book
 
         the_book = book()
         the_book.max_warm, the_book.idle_limit = self.max_warm, self.idle_limit
+        the_book.notebook = notebook_of(os.environ, self.shell.user_ns, the_book.home)
         return the_book
+
+    def finder(self) -> Finder:
+        """Finds and binds sessions."""
+        from turncell.finder import Finder
+
+        return Finder(self.book())
 
     def settings(self) -> Settings:
         """The settings of a cell without options: defaults, environment, `%config`."""
@@ -194,6 +226,8 @@ class AgentMagics(Magics):
         for name in self.class_own_traits(config=True):
             value = getattr(self, name)
             if value in (None, "") or name in ("max_warm", "idle_limit"):
+                continue
+            if name == "tell" and value:  # then the environment may say otherwise
                 continue
             key = _RENAMED.get(name, name)
             values[key] = names(value) if key in ("tools", "sources") else value

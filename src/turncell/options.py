@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import argparse
 import keyword
-import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from turncell.errors import UsageError
 from turncell.names import SESSION_NAME, names
 
+if TYPE_CHECKING:
+    from turncell.finder import Found
+
 __all__ = [
-    "CELL_HELP", "LINE_HELP", "SESSION_ID",
-    "CellOptions", "parse_cell", "parse_words", "words_of",
+    "CELL_HELP", "LINE_HELP", "CellOptions", "parse_cell", "parse_words", "words_of",
 ]  # fmt: skip
 
 #: What a session may be called: words that are easy to type again.
-#: What an agent's session id looks like.
-SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 def _number(text: str) -> float:
@@ -55,8 +54,11 @@ class Option:
 OPTIONS = (
     Option("-s --session", "NAME", "the conversation to use (default: the current one)"),
     Option("--new", None, "start the named session afresh"),
-    Option("--resume", "ID", "bind the session to this agent session id, then run the prompt"),
-    Option("--fork", "NAME", "branch the session under a new name", later=True),
+    Option("--resume", "ID", "go on with this session (an id, its first 6 characters, or a name)"),
+    Option("--fork", "NAME", "branch the session under a new name, then run the prompt there"),
+    Option("--in-use", "HOW", "when another kernel has the session: refuse, wait or take",
+           setting="in_use"),
+    Option("--no-tell", None, "do not tell the model that its last turn was stopped"),
     Option("-m --model", "NAME", "the model", setting="model"),
     Option("--effort", "LEVEL", "how hard the model thinks", setting="effort"),
     Option(
@@ -93,17 +95,20 @@ OPTIONS = (
 LINE_FORMS = {
     "status": "running and recent turns, sessions, which Stop routes are live here",
     "stop [NAME] [--all] [--now]": "stop a turn; --now jumps to kill; --all: every turn",
-    "sessions": "name, id, turns, last used, how it was left",
+    "sessions [--all]": "name, id, turns, last used, how it was left; of this notebook, or all",
     "use NAME": "make NAME the current session",
-    "new [NAME]": "start a session afresh and make it the current one",
-    "resume ID or NAME": "bind the current session to an agent session id, or use NAME",
+    "new [NAME] [--carry ID]": "start a session afresh; told what the journal has of another",
+    "resume [ID or NAME]": "go on with a session: the last of this notebook, also after a restart",
+    "fork NAME": "branch the current session under a new name, and use it",
     "wait [NAME]": "join a --bg turn",
-    "last": "the last TurnResult",
+    "last": "the last TurnResult, also after a restart",
+    "show [ID]": "show a turn again, by its id or its session's; a running one so far",
+    "log [--all]": "the turns in the journal",
     "config": "every setting with its value and where it came from",
     "doctor": "versions, agent binary, credentials source, front end and Stop routes",
 }
 #: Line forms of the contract that are not there yet.
-LATER_FORMS = ("fork", "show", "timeline", "log")
+LATER_FORMS = ("timeline",)
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
@@ -134,6 +139,8 @@ class CellOptions:
     session: str | None = None
     new: bool = False
     resume: str | None = None
+    fork: str | None = None
+    found: Found | None = None  # the session that `resume` means, once it was looked for
     out: str | None = None
     bg: bool = False
     raise_error: bool = True
@@ -191,31 +198,52 @@ def parse_cell(line: str) -> CellOptions:
             value = values.pop(name)
             settings[option.setting] = names(value) if option.takes == "A,B" else value
     values["raise_error"] = not values.pop("no_raise_error", False)
+    if values.pop("no_tell", False):
+        settings["tell"] = False
     _check(values)
     return CellOptions(settings, **values)
 
 
 def _check(values: dict[str, Any]) -> None:
-    out, resume, name = (values.get(key) for key in ("out", "resume", "session"))
+    out, chosen = values.get("out"), [n for n in ("new", "resume", "fork") if values.get(n)]
     if out is not None and (not out.isidentifier() or keyword.iskeyword(out)):
         raise UsageError(f"%%agent: --out {out} is no variable name. Nothing was run.")
-    if values.get("new") and resume:
-        raise UsageError("%%agent: --new and --resume exclude each other. Nothing was run.")
-    if resume is not None and not SESSION_ID.fullmatch(resume):
-        raise UsageError(
-            f"%%agent: --resume {resume} is no session id. Nothing was run; %agent sessions "
-            "lists the ids of this kernel."
-        )
-    if name is not None and not SESSION_NAME.fullmatch(name):
-        raise UsageError(
-            f"%%agent: {name!r} is no session name. Nothing was run; use letters, digits, dot, "
-            "dash or underscore."
-        )
+    if len(chosen) > 1:
+        both = " and ".join(f"--{name}" for name in chosen)
+        raise UsageError(f"%%agent: {both} exclude each other. Nothing was run.")
+    for name in filter(None, (values.get("session"), values.get("fork"))):
+        if not SESSION_NAME.fullmatch(name):
+            raise UsageError(
+                f"%%agent: {name!r} is no session name. Nothing was run; use letters, digits, "
+                "dot, dash or underscore."
+            )
 
 
-def parse_words(line: str) -> tuple[str, list[str], set[str]]:
-    """Read a `%agent` line: (command, names, flags). Raises UsageError."""
+#: Line forms that take options, and which.
+_FLAGS = {"stop": {"--all", "--now"}, "sessions": {"--all"}, "log": {"--all"}, "new": {"--carry"}}
+
+
+def parse_words(line: str) -> tuple[str, list[str], dict[str, str]]:
+    """Read a `%agent` line: (command, names, flags with what they take). Raises UsageError."""
     words = words_of(line)
-    command = words[0] if words else "status"
-    flags = {word for word in words[1:] if word.startswith("-")}
-    return command, [word for word in words[1:] if not word.startswith("-")], flags
+    command, *rest = words or ["status"]
+    names, flags = list[str](), dict[str, str]()
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            names.append(word)
+        elif word == "--carry" and rest:
+            flags[word] = rest.pop(0)
+        else:
+            flags[word] = ""
+    wrong = set(flags) - _FLAGS.get(command, set())
+    if wrong and command in _COMMANDS:
+        raise UsageError(f"%agent {command}: unknown option {sorted(wrong)[0]}.")
+    if flags.get("--carry") == "":
+        raise UsageError("%agent new NAME --carry ID: which session?")
+    if len(names) > 1 and command in _COMMANDS:
+        raise UsageError(f"%agent {command}: one name at most, not {' '.join(names)}.")
+    return command, names, flags
+
+
+_COMMANDS = {form.split()[0] for form in LINE_FORMS}

@@ -102,6 +102,14 @@ class StopReceipt:
         data = dataclasses.asdict(self)
         return {**data, "reason": str(self.reason), "rung": str(self.rung)}
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> StopReceipt:
+        """Rebuild a receipt from `to_json`. Raises KeyError or ValueError when it is none."""
+        lists = ("survivors", "spared", "taken")
+        processes = {name: [Survivor(**each) for each in data[name]] for name in lists}
+        words = {"reason": Reason(data["reason"]), "rung": Rung(data["rung"])}
+        return cls(**{**data, **processes, **words})
+
     def __str__(self) -> str:
         over = next((t for t in (self.reaped_after, self.ended_after) if t is not None), None)
         if over is None and not self.survivors:
@@ -143,7 +151,8 @@ class TurnResult:
 
     `cost_usd` (USD) and `usage` (tokens) are of this turn alone and None where
     unknown; `duration` is seconds from the cell's start to its end; `receipt`
-    is None when nobody asked for a stop.
+    is None when nobody asked for a stop; `told` is what the model was told with the prompt
+    because the turn before did not end by itself, None where nothing was.
     """
 
     text: str
@@ -160,6 +169,7 @@ class TurnResult:
     tools: tuple[ToolCall, ...] = ()
     receipt: StopReceipt | None = None
     error: str | None = None
+    told: str | None = None
     events: tuple[Event, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
@@ -176,6 +186,24 @@ class TurnResult:
             receipt=self.receipt and self.receipt.to_json(),
         )
         return {"version": 1, **data}
+
+    @classmethod
+    def from_json(
+        cls,
+        data: dict[str, Any],
+        tools: tuple[ToolCall, ...] = (),
+        events: tuple[Event, ...] = (),
+    ) -> TurnResult:
+        """Rebuild a result from `to_json`, with the tools and events that are given.
+
+        Raises KeyError or ValueError when it is none.
+        """
+        known = {f.name for f in dataclasses.fields(cls)} - {"tools", "events"}
+        values = {name: value for name, value in data.items() if name in known}
+        values["outcome"] = Outcome(data["outcome"])
+        values["reason"] = data.get("reason") and Reason(data["reason"])
+        values["receipt"] = data.get("receipt") and StopReceipt.from_json(data["receipt"])
+        return cls(**{"text": "", "reason": None, **values}, tools=tools, events=events)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         # Loaded by name on first use: a result is plain data, its renderer lives

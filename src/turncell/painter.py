@@ -9,7 +9,7 @@ pictures. A view that fails gets only the last one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -57,11 +57,18 @@ async def off_loop(
 
 
 class Painter:
-    """Draws the pictures of one turn. `look` makes the present one."""
+    """Draws the pictures of one turn. `look` makes the present one; `before` is done with
+    what is in it before it is shown."""
 
-    def __init__(self, view: Drawable, look: Callable[[], Snapshot]) -> None:
+    def __init__(
+        self,
+        view: Drawable,
+        look: Callable[[], Snapshot],
+        before: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._view = view
         self._look = look
+        self._before = before
         self._urgent = anyio.Event()  # a picture is due now
         self._stirred = anyio.Event()  # there is something to draw at all
         self._phase = ""
@@ -107,8 +114,11 @@ class Painter:
     async def _draw(self) -> None:
         if self._broken:
             return
+        picture = self._look()
+        if self._before is not None:
+            await self._before()
         try:
-            await off_loop(self._view.show, self._look(), limiter=self._limiter)
+            await off_loop(self._view.show, picture, limiter=self._limiter)
         except Exception:  # noqa: BLE001 - a broken view must not stop a turn or a stop
             self._broken = True
             logging.getLogger("turncell").exception("the view failed; the turn goes on without it")

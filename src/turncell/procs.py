@@ -24,7 +24,7 @@ from turncell.outcome import Survivor
 
 __all__ = [
     "CHILD_MARK", "TOKEN", "Proc", "Verdict", "alive", "below", "clear", "interrupt", "is_tool",
-    "leftovers", "listed", "marked", "new_token", "terminate", "tools_below", "tree",
+    "leftovers", "listed", "marked", "new_token", "start_of", "terminate", "tools_below", "tree",
 ]  # fmt: skip
 
 #: Environment variable that every process of one connection carries.
@@ -91,6 +91,20 @@ def _owner_lives(token: str) -> bool:
         owner = psutil.Process(int(pid))
         return owner.status() != psutil.STATUS_ZOMBIE and str(_stamp(owner)) == stamp
     return False
+
+
+def start_of(pid: int) -> str | None:
+    """When a process was started, as its system counts (on Linux clock ticks since the boot,
+    which setting the clock does not change); None when it is gone."""
+    with suppress(psutil.Error, OSError):
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        if not sys.platform.startswith("linux"):
+            return f"{process.create_time():.1f}"
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[19]
+    return None
 
 
 def _stamp(process: psutil.Process) -> int:

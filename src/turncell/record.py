@@ -141,5 +141,6 @@ class Record:
             tools=self._transcript.tools(),
             receipt=picture.receipt,
             error=turn.error,
+            told=self._transcript.told,
             events=tuple(self._events),
         )

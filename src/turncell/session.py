@@ -16,6 +16,7 @@ from turncell.book import LEAVE, Book, Nothing, book
 from turncell.config import settings_from_environment
 from turncell.conversation import Conversation, Order
 from turncell.errors import UsageError
+from turncell.finder import Finder
 from turncell.handle import TurnHandle
 from turncell.outcome import Reason, TurnResult
 from turncell.painter import Drawable
@@ -28,16 +29,18 @@ class Session:
     """A named conversation with an agent. Making one starts no process.
 
     Options are those of `%%agent`: model, effort, permission_mode, max_turns,
-    max_budget (USD), cwd, tools, system, sources, timeout (s), expand, cli, and
-    ack, grace (s), strategy for its stops. `resume` binds an agent session id.
-    Raises UsageError for an unknown option or a bad value.
+    max_budget (USD), cwd, tools, system, sources, timeout (s), expand, cli, in_use, tell,
+    and ack, grace (s), strategy for its stops. `resume` goes on with an earlier session: an
+    id, its first 6 or more characters, or a name. Raises UsageError for an unknown option or
+    session and for a bad value; then the session in use stays as it was.
     """
 
     def __init__(self, name: str = "main", *, resume: str | None = None, **options: Any) -> None:
         self._name = book().conversation(name).name
         self._settings = settings_from_environment().merged("Session()", options)
         if resume is not None:
-            self._conversation.bind(resume)
+            found = Finder(book()).find(resume)
+            self._conversation.bind(found.session_id, found.entry)
 
     def __repr__(self) -> str:
         return f"<Session {self.name!r} {self.session_id[:8]}>"
@@ -101,6 +104,16 @@ class Session:
             with anyio.CancelScope(shield=True), anyio.move_on_after(turn.bound + 2.0):
                 await turn.join(raise_error=False)
             raise
+
+    def fork(self, name: str) -> Session:
+        """Branch this conversation, as it is written down by now, under a new name.
+
+        Raises UsageError when the name is taken, SettingError when nothing is written down.
+        """
+        Finder(self._book).fork(self.name, name)
+        branch = Session(name)
+        branch._settings = self._settings
+        return branch
 
     def stop(self, reason: str = "user", *, now: bool = False) -> None:
         """Stop the running turn; nothing on an idle session. Returns at once."""

@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from turncell.errors import UsageError
 
-__all__ = ["Settings", "StopPolicy", "Strategy"]
+__all__ = ["InUse", "Settings", "StopPolicy", "Strategy"]
 
+E = TypeVar("E", bound=Enum)
 
 #: The most seconds that one rung of a stop may take: nobody waits longer for a Stop.
 MOST = 3600.0
@@ -24,6 +25,17 @@ class Strategy(str, Enum):
     INTERRUPT_THEN_KILL = "interrupt_then_kill"
     INTERRUPT = "interrupt"
     KILL = "kill"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class InUse(str, Enum):
+    """What a prompt does when another kernel has its session open."""
+
+    REFUSE = "refuse"  # say who has it, and send nothing
+    WAIT = "wait"  # until the turn there is over
+    TAKE = "take"  # end the agent there
 
     def __str__(self) -> str:
         return self.value
@@ -54,13 +66,7 @@ class StopPolicy:
         for f in dataclasses.fields(self):
             if f.name != "strategy":
                 _check_seconds(f.name, getattr(self, f.name), MOST)
-        try:
-            object.__setattr__(self, "strategy", Strategy(self.strategy))
-        except ValueError:
-            choices = ", ".join(Strategy)
-            raise UsageError(
-                f"--strategy {self.strategy} is not one of {choices}. Choose one of these."
-            ) from None
+        object.__setattr__(self, "strategy", _one_of(Strategy, "--strategy", self.strategy))
 
     @property
     def total(self) -> float:
@@ -89,6 +95,14 @@ class StopPolicy:
         return dataclasses.replace(self, repeat_after=0.0, strategy=strategy, **seconds)
 
 
+def _one_of(choices: type[E], option: str, word: str) -> E:
+    try:
+        return choices(word)
+    except ValueError:
+        listed = ", ".join(map(str, choices))
+        raise UsageError(f"{option} {word} is not one of {listed}. Choose one of these.") from None
+
+
 def _check_seconds(name: str, value: object, most: float = math.inf) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 <= float(str(value)) < math.inf or float(str(value)) > most:
@@ -98,7 +112,11 @@ def _check_seconds(name: str, value: object, most: float = math.inf) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a turn runs with. `origins` says where each value that was set came from."""
+    """What a turn runs with. `origins` says where each value that was set came from.
+
+    `in_use`: what to do when another kernel has the session open; `tell`: whether the model
+    is told that the turn before was stopped.
+    """
 
     model: str | None = None
     effort: str | None = None
@@ -112,12 +130,15 @@ class Settings:
     expand: bool = False
     cli: str | None = None
     timeout: float | None = None
+    in_use: InUse = InUse.REFUSE
+    tell: bool = True
     stop: StopPolicy = field(default_factory=StopPolicy)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if self.timeout is not None:
             _check_seconds("timeout", self.timeout)
+        object.__setattr__(self, "in_use", _one_of(InUse, "--in-use", self.in_use))
         turns, budget = self.max_turns, self.max_budget
         if turns is not None and not (isinstance(turns, int) and turns >= 1):
             raise UsageError(f"max-turns is {self.max_turns}: give 1 or more.")
@@ -127,7 +148,9 @@ class Settings:
     def launch_key(self) -> Settings:
         """The part a running agent process was started with: two turns with equal
         keys can share one process."""
-        return dataclasses.replace(self, timeout=None, stop=StopPolicy(), origins={})
+        return dataclasses.replace(
+            self, timeout=None, in_use=InUse.REFUSE, tell=True, stop=StopPolicy(), origins={}
+        )
 
     def merged(self, origin: str, values: Mapping[str, Any]) -> Settings:
         """A copy with `values`, each marked as coming from `origin`.

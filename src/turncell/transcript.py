@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from turncell import events as ev
 from turncell.outcome import StopReceipt, ToolCall
 
-__all__ = ["OUTPUT_LIMIT", "Segment", "Snapshot", "StopView", "Transcript"]
+__all__ = ["OUTPUT_LIMIT", "Segment", "Snapshot", "StopView", "Transcript", "cut_output"]
 
 #: Characters of a tool's output that are kept; the rest is cut and counted.
 OUTPUT_LIMIT = 100_000
+_SAYS_SO = 100  # the most that the words about the cut take
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,13 @@ class Snapshot:
         return join_text(self.segments)
 
 
+def cut_output(text: str) -> str:
+    """A tool's output as it is kept; what was cut before stays as it is."""
+    if len(text) <= OUTPUT_LIMIT + _SAYS_SO:
+        return text
+    return f"{text[:OUTPUT_LIMIT]}\n[cut: {len(text):,} characters in all]"
+
+
 def join_text(segments: tuple[Segment, ...] | list[Segment]) -> str:
     """All assistant text; a blank line stands where tools or thinking came between."""
     return "\n\n".join(s.text for s in segments if s.kind == "text" and s.text)
@@ -128,6 +136,7 @@ class Transcript:
         self._heard_at: float | None = None
         self._usage = ev.UsageReported()
         self._count = 0
+        self.told: str | None = None  # what the model was told beside the prompt
 
     def fold(self, event: ev.Event) -> None:
         """Take one event in. Unknown kinds change nothing."""
@@ -232,14 +241,15 @@ class Transcript:
     def _end_tool(
         self, growing: _Growing, tool: ToolCall, status: str, out: str, at: float
     ) -> None:
-        if len(out) > OUTPUT_LIMIT:
-            out = f"{out[:OUTPUT_LIMIT]}\n[cut: {len(out):,} characters in all]"
         seconds = max(0.0, at - self._started.get(tool.tool_id, at))
-        tool = replace(tool, status=status, seconds=seconds, output=out)
+        tool = replace(tool, status=status, seconds=seconds, output=cut_output(out))
         growing.segment = replace(growing.segment, tool=tool, settled=True)
 
     def _fold_ApiRetry(self, event: ev.ApiRetry) -> None:
         self._retry = event
+
+    def _fold_ModelTold(self, event: ev.ModelTold) -> None:
+        self.told = event.text
 
     def _fold_Notice(self, event: ev.Notice) -> None:
         growing = self._new("notice")

@@ -107,7 +107,8 @@ def running_agents(home: Path) -> Iterator[Agents]:
     patch = pytest.MonkeyPatch()
     with ModelServer(Script(), home=home) as server:
         for name in [n for n in os.environ if n.startswith("TURNCELL_")]:
-            patch.delenv(name)
+            if name != "TURNCELL_STATE":
+                patch.delenv(name)
         # With a home of its own: the shells of its tools would run the user's start files, wait
         # for their locks, and leave them behind when they are killed.
         variables = {**server.env(), "HOME": str(home), _MARK: mark, "CLAUDE_CODE_MAX_RETRIES": "1"}

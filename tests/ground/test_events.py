@@ -26,6 +26,7 @@ EXAMPLES = [
     ev.QuestionSettled(question_id="q", answer="denied", note="not today"),
     ev.ApiRetry(attempt=2, limit=10, delay=0.5, status=529),
     ev.Notice(text="history is damaged", level="warning"),
+    ev.ModelTold(text="it was stopped"),
     ev.UsageReported(cost_usd=0.01, usage={"input_tokens": 3}, model_turns=2),
     ev.AgentFinished(end="error", error="no", session_id="s-1"),
     ev.StopProgress(rung="interrupt", seconds_left=4.5),

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from turncell import events as ev
-from turncell.transcript import OUTPUT_LIMIT, Segment, Snapshot, Transcript
+from turncell.transcript import OUTPUT_LIMIT, Segment, Snapshot, Transcript, cut_output
 
 
 def folded(*events: ev.Event) -> Transcript:
@@ -218,10 +218,11 @@ def test_closing_cancels_what_never_ended_and_nothing_else() -> None:
 
 
 def test_a_long_output_is_cut_and_says_so() -> None:
-    (call,) = folded(tool("x"), tool_over("x", output="y" * (OUTPUT_LIMIT + 1))).tools()
+    (call,) = folded(tool("x"), tool_over("x", output="y" * (2 * OUTPUT_LIMIT))).tools()
     kept, note = call.output.split("\n")
     assert kept == "y" * OUTPUT_LIMIT
-    assert note == "[cut: 100,001 characters in all]"
+    assert note == "[cut: 200,000 characters in all]"
+    assert cut_output(call.output) == call.output
 
 
 def test_an_output_at_the_limit_is_whole() -> None:

@@ -15,25 +15,30 @@ takes: the driver bounds every call, and ends the process by its pid if it must.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Protocol
 
 from turncell.events import Event
+from turncell.outcome import Survivor
 from turncell.procs import Proc, Verdict
 from turncell.settings import Settings
 
 __all__ = [
-    "NOBODY", "Ack", "Backend", "Connection", "Deliver", "Hangup", "Launch", "Processes", "Prompt",
+    "NOBODY", "Ack", "Backend", "Connection", "Damage", "Deliver", "Hangup", "Kept", "Launch",
+    "Processes", "Prompt",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the user sent. `turn_id` is the uuid by which its messages are matched."""
+    """What the user sent. `turn_id` is the uuid by which its messages are matched; `note` is
+    told to the model before it, as a text of its own ("": nothing is)."""
 
     text: str
     turn_id: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,27 @@ class Ack:
     """The agent's answer to an interrupt: the prompts it dropped before it began them."""
 
     withdrawn: tuple[str, ...] = ()
+
+
+class Damage(str, Enum):
+    """What is wrong with an agent's record of a conversation."""
+
+    NONE = "none"
+    TORN = "torn"  # its end is missing; the rest can be resumed
+    UNUSABLE = "unusable"  # there is one, and nothing in it can be resumed
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an agent has written down of a conversation: the texts of both sides (at least
+    those of the last turns), and what is wrong with it."""
+
+    texts: tuple[str, ...] = ()
+    damage: Damage = Damage.NONE
+
+    def has(self, text: str) -> bool:
+        """Whether it has this text, alone or as a part of one."""
+        return any(text.strip() in known for known in self.texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +177,16 @@ class Backend(Protocol):
 
         Raises SettingError (the agent is missing, gave up, or was given
         something it cannot use). Cancelling it leaves no process behind.
+        """
+
+    def kept(self, session_id: str) -> Kept | None:
+        """What was written down of a conversation, None where nothing was. May block."""
+
+    def users(self, session_id: str) -> Sequence[Survivor]:
+        """The agents that have it open and were not started by turncell. May block."""
+
+    def fork(self, session_id: str) -> str:
+        """Copy a conversation as it is now, and return the id of the copy. May block.
+
+        Raises SettingError when there is nothing to copy.
         """

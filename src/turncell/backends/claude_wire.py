@@ -42,10 +42,10 @@ _ANNOUNCES = "msg_lifecycle_v1"
 
 class Wire:
     """Reads one connection's messages. `cost_so_far` is what the agent's running
-    total stood at (USD), None when nobody knows (after a resume)."""
+    total stands at (USD), None when nobody knows."""
 
-    def __init__(self, cost_so_far: float | None) -> None:
-        self._cost = cost_so_far
+    def __init__(self, cost_so_far: float | None = None) -> None:
+        self.cost_so_far = cost_so_far
         self._sent = ""
         self._current: str | None = None
         self._announces = False
@@ -253,12 +253,11 @@ class Wire:
             self._current = None
 
     def _turn_cost(self, message: ResultMessage) -> float | None:
-        # The agent reports a running total of its process, and after a resume it
-        # may or may not start from zero: the first figure then tells nothing.
-        before, self._cost = self._cost, message.total_cost_usd
-        if before is None or self._cost is None:
+        # The agent reports a running total, of its process and of what it carried over.
+        before, self.cost_so_far = self.cost_so_far, message.total_cost_usd
+        if before is None or self.cost_so_far is None:
             return None
-        return round(max(0.0, self._cost - before), 9)
+        return round(max(0.0, self.cost_so_far - before), 9)
 
 
 def _plain(content: Any) -> str:

@@ -13,17 +13,19 @@ those who connect. `turncell.testing.scripted` does that for the runtime's loop.
 
 from __future__ import annotations
 
+import uuid
 from collections import deque
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from turncell import events as ev
-from turncell.backends.base import Ack, Deliver, Hangup, Launch, Prompt
+from turncell.backends.base import Ack, Deliver, Hangup, Kept, Launch, Prompt
 from turncell.backends.scripted_processes import Stage
 from turncell.backends.scripted_scene import Scene
 from turncell.backends.scripted_steps import Manners, Play, Spawn
-from turncell.errors import AgentStartError
+from turncell.errors import AgentStartError, SettingError
+from turncell.outcome import Survivor
 
 __all__ = ["ScriptedBackend", "ScriptedConnection"]
 
@@ -75,6 +77,23 @@ class ScriptedBackend:
         self.connections.append(connection)
         self.tasks.start_soon(connection.live)
         return connection
+
+    def kept(self, session_id: str) -> Kept | None:
+        """What a session wrote down."""
+        known = self.memory.get(session_id)
+        return None if known is None else Kept(tuple(text for pair in known for text in pair))
+
+    def users(self, session_id: str) -> tuple[Survivor, ...]:
+        """Nobody else."""
+        return ()
+
+    def fork(self, session_id: str) -> str:
+        """Copy what a session wrote down. Raises SettingError when it wrote nothing."""
+        if session_id not in self.memory:
+            raise SettingError(f"Session {session_id} has nothing to branch from yet.")
+        fork = str(uuid.uuid4())
+        self.memory[fork] = list(self.memory[session_id])
+        return fork
 
     def play_for(self, prompt: str) -> Play:
         """The play that this prompt gets."""

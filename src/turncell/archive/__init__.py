@@ -1,0 +1,1 @@
+"""What outlives a kernel: the register of sessions, the journal of turns, who uses what."""

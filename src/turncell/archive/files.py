@@ -1,0 +1,63 @@
+"""Small files in the user's state directory: private, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock
+
+__all__ = ["locked", "moment", "private", "state_directory", "write_whole"]
+
+#: Seconds that one kernel waits for another's hand on the same files.
+PATIENCE = 2.0
+
+
+def state_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Where everything is kept: TURNCELL_STATE, else the platform's place for user state."""
+    chosen = (os.environ if environ is None else environ).get("TURNCELL_STATE")
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_state_path("turncell"))
+
+
+def private(directory: Path) -> Path:
+    """The directory, made where it is missing, for the user alone. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return directory
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file at once, private to the user; a crash leaves the old or the new one.
+
+    Raises OSError, and then the old one is there.
+    """
+    private(path.parent)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut could leave an empty file for both
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def locked(directory: Path) -> FileLock:
+    """A lock that all kernels of this user share, as a context manager.
+
+    Entering raises OSError when another holds it for longer than `PATIENCE` seconds.
+    """
+    return FileLock(private(directory) / ".lock", timeout=PATIENCE, mode=0o600)
+
+
+def moment() -> str:
+    """Now, as it is written down: UTC, to the microsecond; later is greater."""
+    return datetime.now(timezone.utc).isoformat(timespec="microseconds")

@@ -1,0 +1,174 @@
+"""The journals that were written: list them, read one, repair it, prune them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from turncell import events as ev
+from turncell.archive.claims import lives
+from turncell.outcome import Outcome, TurnResult
+from turncell.transcript import Snapshot, Transcript
+
+__all__ = ["Journals", "Logged"]
+
+#: How much of a journal is read to see how its turn ended, from its end (bytes).
+_TAIL = 65_536
+CUT_OFF = "the kernel ended while it ran; this is what it had said by then"
+
+
+@dataclass(frozen=True)
+class Logged:
+    """One turn as its journal has it. `head` is the first line, `ending` the last one, None
+    where the turn was not over; `torn` says that the last line was not whole."""
+
+    path: Path
+    head: dict[str, Any]
+    events: tuple[ev.Event, ...] = ()
+    ending: dict[str, Any] | None = None
+    torn: bool = False
+
+    @property
+    def turn_id(self) -> str:
+        """The turn."""
+        return str(self.head.get("turn_id", ""))
+
+    @property
+    def running(self) -> bool:
+        """Whether it may still be going on: it is not over, and its kernel lives."""
+        return self.ending is None and lives(self.head.get("pid", 0), self.head.get("started", ""))
+
+    @property
+    def outcome(self) -> str:
+        """How it ended, in one word."""
+        if self.ending is None:
+            return "running" if self.running else str(Outcome.LOST)
+        return str(self.ending["result"]["outcome"])
+
+    def snapshot(self) -> Snapshot:
+        """The picture of a turn that is not over."""
+        transcript, began = self._fold(), float(self.head.get("at", 0.0))
+        now = max([began, *(event.at for event in self.events)])
+        return transcript.paint(
+            Snapshot(
+                turn_id=self.turn_id,
+                session=str(self.head.get("session", "")),
+                phase="running",
+                now=now,
+                began=began,
+                session_id=str(self.head.get("session_id", "")),
+            )
+        )
+
+    def result(self) -> TurnResult:
+        """The turn as it was left; one that was cut off is `lost`."""
+        picture, transcript = self.snapshot(), self._fold()
+        transcript.close(picture.now)
+        data = self.ending["result"] if self.ending else self._cut_off(picture)
+        return TurnResult.from_json(
+            {**data, "text": transcript.text()}, tools=transcript.tools(), events=self.events
+        )
+
+    def _cut_off(self, picture: Snapshot) -> dict[str, Any]:
+        return {
+            "outcome": str(Outcome.LOST),
+            "session_id": picture.session_id,
+            "turn_id": picture.turn_id,
+            "session": picture.session,
+            "duration": picture.elapsed,
+            "model": picture.model,
+            "error": CUT_OFF,
+        }
+
+    def _fold(self) -> Transcript:
+        transcript = Transcript()
+        for event in self.events:
+            transcript.fold(event)
+        return transcript
+
+
+class Journals:
+    """The journals in one directory: a folder a session, a file a turn. Methods may block."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def path(self, session_id: str, turn_id: str) -> Path:
+        """Where the journal of a turn that begins now goes; a later one sorts after it."""
+        now = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
+        return self._directory / session_id / f"{now}-{turn_id}.jsonl"
+
+    def paths(self, session_id: str = "*", turn_id: str = "") -> list[Path]:
+        """The files of a session and of turns whose id begins so, the newest first."""
+        found = self._directory.glob(f"{session_id}/*-{turn_id}*.jsonl")
+        return sorted(found, key=lambda path: path.name, reverse=True)
+
+    def last(self, session_id: str) -> Logged | None:
+        """The last turn of a session that has a journal."""
+        return next(map(self.read, self.paths(session_id)), None)
+
+    def read(self, path: Path) -> Logged:
+        """One journal. A torn last line is cut off, in the file too when nobody writes there."""
+        data = path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        lines = [line for line in map(_parse, data[:whole].splitlines()) if line is not None]
+        events = tuple(event for event in map(_event, lines) if event is not None)
+        logged = _logged(path, lines, torn=whole < len(data))
+        if logged.torn and not logged.running:
+            os.truncate(path, whole)
+        return dataclasses.replace(logged, events=events)
+
+    def glance(self, path: Path) -> Logged:
+        """Its first and last line alone: cheap, whatever its length."""
+        with path.open("rb") as file:
+            first = file.readline()
+            file.seek(max(len(first), os.fstat(file.fileno()).st_size - _TAIL))
+            rest = file.read()
+        ends = rest[: rest.rfind(b"\n") + 1].splitlines()[-1:]
+        lines = [line for line in map(_parse, [first, *ends]) if line is not None]
+        return _logged(path, lines, torn=False)
+
+    def prune(self, days: float, size: int, keep: Collection[Path] = ()) -> int:
+        """Remove what is older than `days`, and of the rest the oldest that are over `size`
+        bytes in all; never one that is being written, nor those in `keep`. Returns how many."""
+        removed, total, oldest = 0, 0, time.time() - days * 86_400
+        for path in self.paths():
+            with suppress(OSError):  # another kernel prunes, too
+                found = path.stat()
+                total += found.st_size
+                due = found.st_mtime < oldest or total > size
+                if due and path not in keep and not self.glance(path).running:
+                    path.unlink()
+                    total -= found.st_size
+                    removed += 1
+                    path.parent.rmdir()  # when it was the last one; else it fails
+        return removed
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        data = json.loads(line.decode("utf-8", "surrogatepass"))
+    except ValueError:
+        return None  # damaged in the middle: the others are worth all the more
+    return data if isinstance(data, dict) else None
+
+
+def _event(line: dict[str, Any]) -> ev.Event | None:
+    try:
+        return ev.from_json(line) if "event" in line else None
+    except ValueError:
+        return None  # of a newer version
+
+
+def _logged(path: Path, lines: list[dict[str, Any]], torn: bool) -> Logged:
+    head = lines[0] if lines and "turncell" in lines[0] else {}
+    last = lines[-1] if lines else {}
+    return Logged(path, head, ending=last if "result" in last else None, torn=torn)

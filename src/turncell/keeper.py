@@ -1,0 +1,179 @@
+"""Keeps one turn on disk while it runs: its journal, and its session's entry.
+
+Lives on the runtime loop; the files are written in a worker thread, and each time it is
+waited for only so long: a full or hung disk costs the journal, not the turn and not its stop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+from turncell.archive.archive import Archive
+from turncell.archive.claims import started
+from turncell.archive.files import moment, private
+from turncell.archive.journal import Journal
+from turncell.archive.register import RUNNING
+from turncell.events import Event, SessionOpened
+from turncell.outcome import TurnResult
+from turncell.painter import off_loop
+
+__all__ = ["Keeper"]
+
+#: Seconds that the beginning and the end of a turn wait for the disk, and a picture.
+BOUND = 2.0
+BRIEF = 0.3
+#: Seconds between two looks for what no picture caused to be written.
+LAP = 0.5
+_MOST_TITLE = 80
+
+
+class Keeper:
+    """One turn's. `facts` are fields of the session's entry: name, notebook, cwd, ....
+    `offer` finds a line for the beginning of a conversation; `say` gets what the user must see."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        turn_id: str,
+        prompt: str,
+        facts: dict[str, Any],
+        at: float,
+        offer: Callable[[], str | None] | None = None,
+    ) -> None:
+        self._archive = archive
+        self._turn_id = turn_id
+        self._prompt = prompt
+        self._facts = facts
+        self._at = at
+        self._session_id = ""
+        self._journal: Journal | None = None
+        self._stirred = anyio.Event()
+        self._opened = False
+        self._offer = offer
+        self.say: Callable[[str, str], None] = _nobody
+        self._said = False
+        self._busy = False
+        self._limiter = anyio.CapacityLimiter(1)  # a hung disk must not use up the threads
+
+    def open(self, session_id: str) -> None:
+        """The turn's place in the line came, and this is its session."""
+        self._session_id = session_id
+        head: dict[str, Any] = {
+            "turn_id": self._turn_id,
+            "session_id": session_id,
+            "session": self._facts["name"],
+            "notebook": self._facts["notebook"],
+            "began": moment(),
+            "at": self._at,
+            "pid": os.getpid(),
+            "started": started(os.getpid()),
+            "prompt": self._prompt,
+        }
+
+        path = self._archive.journals.path(session_id, self._turn_id)
+        self._journal = Journal(path, head)
+
+    async def enter(self) -> None:
+        """Write down that the session is used."""
+        offers: list[str | None] = []
+
+        def work() -> None:
+            offers.append(self._offer() if self._offer is not None else None)
+            self._write()
+            entry = self._archive.register.get(self._session_id)
+            first = {} if entry and entry.first_prompt else {"first_prompt": _title(self._prompt)}
+            self._enter(left=RUNNING, turns=entry.turns + 1 if entry else 1, **first)
+
+        await self._bounded(work, BOUND)
+        for line in filter(None, offers):
+            self.say(line, "info")
+
+    def add(self, event: Event) -> None:
+        """Something happened in the turn."""
+        if self._journal is not None:
+            self._opened |= isinstance(event, SessionOpened)
+            self._journal.add(event)
+            self._stirred.set()
+
+    async def flush(self) -> None:
+        """Have on disk what was added: called before it is shown."""
+        await self._bounded(self._write, BRIEF)
+
+    async def run(self) -> None:
+        """Write what is not shown, because the view is stuck or is none."""
+        while True:
+            await self._stirred.wait()
+            self._stirred = anyio.Event()
+            await self.flush()
+            await anyio.sleep(LAP)
+
+    async def end(self, result: TurnResult, opened: bool) -> None:
+        """The turn is over; `opened` says whether the agent has written its session down."""
+
+        def work() -> None:
+            if self._journal is not None:
+                self._journal.close(result)
+            if result.session_id != self._session_id:
+                self._move(result.session_id)
+            self._enter(left=str(result.outcome), opened=opened)
+
+        await self._bounded(work, BOUND)
+
+    def _write(self) -> None:
+        if self._journal is not None:
+            self._journal.write()
+        if self._opened and not self._facts.get("opened"):
+            self._facts["opened"] = True
+            self._enter(left=RUNNING, opened=True)
+
+    def _move(self, session_id: str) -> None:
+        """The agent gave the conversation another id."""
+        self._facts["parent"], self._session_id = self._session_id, session_id
+        if self._journal is not None:
+            path = self._archive.journals.path(session_id, self._turn_id)
+            private(path.parent)
+            self._journal.path.rename(path)
+
+    def _enter(self, **changes: Any) -> None:
+        fields = {**self._facts, **changes, "last_used": moment()}
+        self._archive.register.update(self._session_id, **fields)
+
+    async def _bounded(self, work: Callable[[], None], seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            while self._busy:
+                await anyio.sleep(0.01)
+            try:
+                await off_loop(self._at_work, work, limiter=self._limiter)
+            except OSError as error:
+                self._trouble(error.strerror or str(error))
+            if self._journal is not None and self._journal.trouble is not None:
+                self._trouble(self._journal.trouble)
+
+    def _at_work(self, work: Callable[[], None]) -> None:
+        self._busy = True  # one that was not waited for may still be at it
+        try:
+            work()
+        finally:
+            self._busy = False
+
+    def _trouble(self, why: str) -> None:
+        """Say once that the disk did not take it."""
+        if not self._said:
+            self._said = True
+            self.say(
+                f"The journal cannot be written ({why}): what this turn says is kept here and in "
+                f"its result, but would not survive the kernel. Look at {self._archive.directory}.",
+                "warning",
+            )
+
+
+def _title(prompt: str) -> str:
+    return " ".join(prompt.split())[:_MOST_TITLE]
+
+
+def _nobody(text: str, level: str) -> None:
+    """Nobody is there to be told yet."""

@@ -1,0 +1,193 @@
+"""The line forms of `%agent` about sessions, and about turns that are over."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from turncell.archive.claims import Claims
+from turncell.archive.journals import Logged
+from turncell.archive.register import RUNNING, Entry
+from turncell.errors import UsageError
+from turncell.rows import Rows
+
+if TYPE_CHECKING:
+    from turncell.magics import AgentMagics
+    from turncell.outcome import TurnResult
+
+__all__ = ["Flags", "SessionCommands"]
+
+#: The options of a line form, with what they take.
+Flags = dict[str, str]
+
+#: Turns that `%agent log` lists, and journals that it looks at for them.
+_LISTED, _LOOKED_AT = 20, 500
+#: The shortest beginning of a turn's id that may stand for it.
+_SHORTEST = 6
+
+
+class SessionCommands:
+    """Carries out such a line for the magics."""
+
+    def __init__(self, magics: AgentMagics) -> None:
+        self._magics = magics
+        self._book = magics.book()
+        self._archive = self._book.archive
+
+    def _known(self, name: str) -> str:
+        if name not in self._book.names:
+            names = ", ".join(self._book.names) or "none yet"
+            raise UsageError(f"There is no session {name}. Sessions of this kernel: {names}.")
+        return name
+
+    # Sessions.
+
+    def _sessions(self, flags: Flags, _: None) -> Rows:
+        rows, everywhere = Rows(), "--all" in flags
+        entries = self._archive.register.entries()
+        by_id = {entry.id: entry for entry in entries}
+        mine = [self._book.conversation(each) for each in self._book.names]
+        for known in mine:
+            row = self._row(by_id.get(known.session_id) or Entry(known.session_id, known.name))
+            used = known.last_used
+            row.update(name=known.name, turns=known.turns, resumable=known.opened)
+            row["last used"] = row["last used"] if used is None else _clock(used)
+            row["left"] = RUNNING if known.busy else known.left
+            row["current"] = "*" if known.name == self._book.current else ""
+            rows.append(row)
+        ids = {known.session_id for known in mine}
+        others = [entry for entry in entries if entry.id not in ids]
+        here = [entry for entry in others if everywhere or entry.notebook == self._book.notebook]
+        rows += [self._row(entry) for entry in here]
+        for message in self._archive.register.take_messages():
+            self._magics.say(message)
+        if len(here) < len(others):
+            more = f"{len(others) - len(here):,} more in other notebooks"
+            self._magics.say(f"{more}: %agent sessions --all lists them, %agent resume opens one.")
+        return rows
+
+    def _row(self, entry: Entry) -> dict[str, Any]:
+        return {
+            "name": entry.name,
+            "id": entry.id,
+            "turns": entry.turns,
+            "last used": _local(entry.last_used),
+            "left": self._left(entry),
+            "resumable": entry.opened,
+            "current": "",
+            "begins": entry.first_prompt[:40],
+        }
+
+    def _left(self, entry: Entry) -> str:
+        if entry.left != RUNNING:
+            return entry.left
+        claim = Claims(self._archive.claims).get(entry.id)
+        return "cut off" if claim is None else f"running in kernel {claim.pid}"
+
+    def _use(self, flags: Flags, name: str | None) -> None:
+        if name is None:
+            raise UsageError("%agent use NAME: which session?")
+        self._resume(flags, name)
+
+    def _new(self, flags: Flags, name: str | None) -> None:
+        name = name or self._book.current
+        known = self._book.conversation(name)
+        if "--carry" in flags:
+            self._magics.finder().carry(name, flags["--carry"])
+        else:
+            known.renew()
+        self._book.current = name
+        told = " It is told what the journal has." if "--carry" in flags else ""
+        self._magics.say(f"Session {name} starts afresh as {known.session_id}.{told}")
+
+    def _resume(self, flags: Flags, which: str | None) -> None:
+        self._magics.say(self._magics.finder().resume(which))
+
+    def _fork(self, flags: Flags, name: str | None) -> None:
+        if name is None:
+            raise UsageError("%agent fork NAME: how is the branch to be called?")
+        parent = self._book.current
+        session_id = self._magics.finder().fork(parent, name)
+        self._book.current = name
+        self._magics.say(f"Session {name} ({session_id}) branches from {parent}, and is current.")
+
+    # Turns that are over.
+
+    def _last(self, flags: Flags, _: None) -> TurnResult:
+        if self._book.results:
+            return self._book.results[-1]
+        earlier = self._book.earlier()
+        logged = None if earlier is None else self._archive.journals.last(earlier.id)
+        if logged is None:
+            raise UsageError("No turn was run in this notebook yet, as far as the journal knows.")
+        return logged.result()
+
+    def _show(self, flags: Flags, which: str | None) -> None:
+        from IPython.display import display
+
+        from turncell.views.saved import running_bundle
+
+        if which is None and not any(turn.running for turn in self._book.turns):
+            display(self._last(flags, None))
+            return
+        logged = self._logged(which)
+        if not logged.running:
+            display(logged.result())
+            return
+        self._magics.say(
+            f"Turn {logged.turn_id[:8]} is still running; this is what it said so far."
+        )
+        display(running_bundle(logged.snapshot()), raw=True)
+
+    def _logged(self, which: str | None) -> Logged:
+        journals, running = self._archive.journals, [t for t in self._book.turns if t.running]
+        if which is None:
+            paths = journals.paths(turn_id=running[-1].turn_id)
+        elif which in self._book.names:
+            paths = journals.paths(self._book.conversation(which).session_id)
+        else:
+            paths = journals.paths(turn_id=which) if _could_be_an_id(which) else []
+        if not paths and which is not None:
+            entry = self._archive.register.find(which, self._book.notebook)
+            paths = journals.paths(entry.id if entry is not None else which)
+        if not paths:
+            raise UsageError(f"The journal has no turn of {which}. %agent log lists what it has.")
+        return journals.read(paths[0])
+
+    def _log(self, flags: Flags, _: None) -> Rows:
+        rows = Rows()
+        for path in self._archive.journals.paths()[:_LOOKED_AT]:
+            logged = self._archive.journals.glance(path)
+            if "--all" not in flags and logged.head.get("notebook") != self._book.notebook:
+                continue
+            rows.append(
+                {
+                    "turn": logged.turn_id[:8],
+                    "began": _local(str(logged.head.get("began", ""))),
+                    "session": logged.head.get("session"),
+                    "outcome": logged.outcome,
+                    "kB": round(path.stat().st_size / 1000, 1),
+                    "prompt": " ".join(str(logged.head.get("prompt", "")).split())[:50],
+                }
+            )
+            if len(rows) == _LISTED:
+                break
+        return rows
+
+
+def _could_be_an_id(text: str) -> bool:
+    return len(text) >= _SHORTEST and not set(text.lower()) - set("0123456789abcdef-")
+
+
+def _local(moment: str) -> str | None:
+    """A moment that was written down, as a person here tells the time."""
+    try:
+        when = datetime.fromisoformat(moment)
+    except ValueError:
+        return None
+    return _clock(when.replace(tzinfo=when.tzinfo or timezone.utc).timestamp())
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
