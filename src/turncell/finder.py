@@ -119,7 +119,7 @@ class Finder:
         """Branch a session of this kernel under a new name; returns the branch's id.
 
         The branch has what the agent has written down by now. Raises UsageError when the name
-        is taken, SettingError when there is nothing to branch.
+        is taken, or there is nothing to branch.
         """
         book, old = self._book, self._book.conversation(parent)
         if name in book.names and (book.conversation(name).opened or book.conversation(name).turns):

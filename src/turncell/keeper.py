@@ -82,6 +82,7 @@ class Keeper:
         offers: list[str | None] = []
 
         def work() -> None:
+            self._archive.catch_up()
             offers.append(self._offer() if self._offer is not None else None)
             self._write()
             entry = self._archive.register.get(self._session_id)
@@ -117,6 +118,8 @@ class Keeper:
         def work() -> None:
             if self._journal is not None:
                 self._journal.close(result)
+                if self._journal.trouble is not None:
+                    self._archive.owe(self._journal)
             if result.session_id != self._session_id:
                 self._move(result.session_id)
             self._enter(left=str(result.outcome), opened=opened)

@@ -59,6 +59,9 @@ class Lease:
             claim = dataclasses.replace(self._claim, until=None)
         over, waits = None, False
         while (other := await self._try(claim, over, say, users)) is not None:
+            if isinstance(other, Claim) and other.of_this_process and not other.working:
+                over = other.owner  # another name for it in this kernel: whose turn it is, has it
+                continue
             mine_to_take = isinstance(other, Claim) and in_use is not InUse.REFUSE
             if in_use is InUse.REFUSE or (in_use is InUse.TAKE and not mine_to_take):
                 raise SessionBusy(_choices(session_id, other))

@@ -108,7 +108,7 @@ class Session:
     def fork(self, name: str) -> Session:
         """Branch this conversation, as it is written down by now, under a new name.
 
-        Raises UsageError when the name is taken, SettingError when nothing is written down.
+        Raises UsageError when the name is taken, or nothing is written down.
         """
         Finder(self._book).fork(self.name, name)
         branch = Session(name)

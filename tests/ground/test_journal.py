@@ -65,7 +65,7 @@ def test_what_was_written_comes_back(tmp_path: Path) -> None:
     for name in ("outcome", "reason", "receipt", "cost_usd", "usage", "duration", "told", "model"):
         assert getattr(result, name) == getattr(RESULT, name), name
     assert (logged.turn_id, logged.outcome, logged.torn) == (TURN, "killed", False)
-    assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(journal.path.stat().st_mode) == 0o400  # nobody writes it any more
 
 
 def test_deltas_that_come_together_make_one_line(tmp_path: Path) -> None:
@@ -183,13 +183,23 @@ def test_a_full_disk_is_said_and_written_later(
         return write(file, part)
 
     monkeypatch.setattr(os, "write", full)
-    journal = a_journal(tmp_path)
+    me = {"pid": os.getpid(), "started": started(os.getpid())}
+    journal = Journal(Journals(tmp_path).path(SESSION, TURN), {**HEAD, **me})
+    for event in EVENTS:
+        journal.add(event)
     journal.write()
     assert journal.trouble == os.strerror(errno.ENOSPC)
-    assert read(tmp_path).torn or journal.path.stat().st_size == 300
-    room[0] = 10**6
+    assert stat.S_IMODE(journal.path.stat().st_mode) == 0o600
+    assert (read(tmp_path).running, read(tmp_path).torn) == (True, False)
     journal.close(RESULT)
+    logged = read(tmp_path)
+    assert (logged.running, logged.outcome) == (False, "lost")  # though its kernel lives: we do
+    assert "the disk was full" in (logged.result().error or "")
+    room[0] = 10**6
+    journal.settle()
     assert journal.trouble is None
+    assert read(tmp_path).ending is not None
+    assert read(tmp_path).result().text == text_of(EVENTS)
 
 
 def test_a_directory_that_cannot_be_made_is_trouble_and_no_error(tmp_path: Path) -> None:

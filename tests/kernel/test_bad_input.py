@@ -71,9 +71,12 @@ def environment(kernel: AgentKernel, **variables: str) -> Iterator[None]:
         ("-o a.b", ["a.b is no variable name"]),
         ("-o class", ["class is no variable name"]),
         ("-s a/b", ["'a/b' is no session name", "use letters"]),
-        ("--resume nonsense", ["no session id", "%agent sessions"]),
+        ("--resume nonsense", ["There is no session nonsense"]),
+        ("--in-use maybe", ["--in-use maybe is not one of refuse, wait, take"]),
         (f"--new --resume {uuid.uuid4()}", ["exclude each other"]),
-        ("--fork other", ["not there yet"]),
+        ("--fork other", ["cannot be branched", "Send it a prompt first"]),
+        ("--fork a/b", ["'a/b' is no session name"]),
+        ("--fork other --new", ["--new and --fork exclude each other"]),
         ("--var x", ["not there yet"]),
     ],
 )
@@ -97,7 +100,7 @@ def test_a_session_that_nobody_knows(agent_kernel: AgentKernel) -> None:
     refused(agent_kernel.run("%agent use nobody"), "UsageError", "no session nobody", "main")
     unknown = str(uuid.uuid4())
     cell = agent_kernel.run(f"%%agent --resume {unknown}\nhi")
-    refused(cell, "TurnFailed", "could not resume", unknown, "stays as it was")
+    refused(cell, "UsageError", f"no session {unknown}, nor does the agent know it", "nearest")
     goes_on(agent_kernel)
 
 

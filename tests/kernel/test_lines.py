@@ -58,7 +58,7 @@ def test_use_and_new_choose_the_current_session(agent_kernel: AgentKernel) -> No
     kernel = agent_kernel
     kernel.run("%%agent -s chosen -o first\nsaid in chosen")
     try:
-        assert kernel.run("%agent use chosen").text == "The current session is chosen."
+        assert kernel.run("%agent use chosen").text.startswith("The current session is chosen (")
         kernel.run("%%agent -o r\nmore")
         assert kernel.value("[r.session, r.session_id == first.session_id]") == ["chosen", True]
         said = kernel.run("%agent new").text
@@ -78,11 +78,15 @@ def test_resume_by_id_and_by_name(agent_kernel: AgentKernel) -> None:
     kernel.run("%%agent -s old -o old\nremember the heron")
     kernel.run("%agent new reborn")
     try:
-        assert "goes on as" in kernel.run(f"%agent resume {kernel.value('old.session_id')}").text
-        kernel.run("%%agent -o r\nwhat was it?")
+        # One of this kernel is chosen by its id as by its name.
+        said = kernel.run(f"%agent resume {kernel.value('old.session_id')}").text
+        assert "current session is old" in said
+        kernel.run("%agent use reborn")
+        assert "current session is old" in kernel.run("%agent resume old").text
+        # Said with a prompt, another name takes it up.
+        kernel.run("%%agent -s reborn --resume old -o r\nwhat was it?")
         assert kernel.value("[r.session, r.session_id == old.session_id]") == ["reborn", True]
         assert "remember the heron" in json.dumps(kernel.server.requests[-1].history)
-        assert "current session is old" in kernel.run("%agent resume old").text
     finally:
         kernel.run("%agent use main")
 
@@ -104,8 +108,8 @@ def test_a_resume_that_fails_changes_nothing(agent_kernel: AgentKernel) -> None:
     kernel.run("%%agent -o good\nstay")
     nowhere = str(uuid.uuid4())
     failed = kernel.run(f"%%agent --resume {nowhere}\nhi")
-    assert failed.reply["ename"] == "TurnFailed"
-    assert "No conversation found" in failed.error
+    assert failed.reply["ename"] == "UsageError"
+    assert "nor does the agent know it" in failed.error
     assert kernel.run("%%agent -o r\nand on").status == "ok"
     assert kernel.value("r.session_id == good.session_id")
     assert "echo: stay" in json.dumps(kernel.server.requests[-1].history)
@@ -146,11 +150,16 @@ def test_doctor_tells_without_telling_the_secret(agent_kernel: AgentKernel) -> N
         ("%agent use", "%agent use NAME"),
         ("%agent use nobody", "There is no session nobody"),
         ("%agent wait nobody", "There is no session nobody"),
-        ("%agent resume nothing", "neither a session"),
+        ("%agent resume nothing", "There is no session nothing"),
+        ("%agent show nothing", "There is no session nothing"),
         ("%agent new a/b", "is no session name"),
-        ("%agent sessions --all", "unknown option --all"),
+        ("%agent sessions --now", "unknown option --now"),
+        ("%agent new x --carry", "which session?"),
+        ("%agent new x --carry nothing", "There is no session nothing"),
         ("%agent last one two", "one name at most"),
-        ("%agent fork x", "not there yet"),
+        ("%agent fork", "how is the branch to be called"),
+        ("%agent fork a/b", "is no session name"),
+        ("%agent timeline", "not there yet"),
         ("%agent 'open", "cannot be read"),
     ],
 )

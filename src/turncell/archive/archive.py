@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from turncell.archive.files import state_directory
+from turncell.archive.journal import Journal
 from turncell.archive.journals import Journals
 from turncell.archive.register import Entry, Register
 from turncell.outcome import TurnResult
@@ -26,6 +27,20 @@ class Archive:
         self.register = Register(self.directory / "sessions")
         self.journals = Journals(self.directory / "journal")
         self.claims = self.directory / "claims"
+        self._owed: list[Journal] = []  # that could not be written to their end
+
+    def owe(self, journal: Journal) -> None:
+        """The disk was full when this journal was closed; it is tried again, if it is one of
+        the last few."""
+        self._owed = [*self._owed, journal][-4:]
+
+    def catch_up(self) -> None:
+        """Write what could not be written, if there is room by now."""
+        owed, self._owed = self._owed, []
+        for journal in owed:
+            journal.settle()
+            if journal.trouble is not None:
+                self.owe(journal)
 
     def last_turn(self, session_id: str) -> tuple[str, TurnResult] | None:
         """The last turn of a session that its agent took up, its prompt and its result; of a

@@ -61,6 +61,11 @@ class Claim:
         return self.host == _host()
 
     @property
+    def of_this_process(self) -> bool:
+        """Whether it is a claim of the kernel that asks."""
+        return self.here and self.pid == os.getpid()
+
+    @property
     def working(self) -> bool:
         """Whether a turn runs, as far as it is known."""
         return self.until is None
@@ -89,8 +94,8 @@ class Claim:
     def __str__(self) -> str:
         what = "works in it" if self.working else "has it open"
         where = "" if self.here else f" on {self.host.split()[0]}"
-        mine = self.pid == os.getpid() and self.here
-        who = f"session {self.name} of this kernel" if mine else f"kernel {self.pid}{where}"
+        mine = f"session {self.name} of this kernel"
+        who = mine if self.of_this_process else f"kernel {self.pid}{where}"
         return f"{who} ({os.path.basename(self.notebook) or self.notebook}) {what}"
 
 

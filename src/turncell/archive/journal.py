@@ -11,6 +11,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,13 @@ from turncell.archive.files import private
 from turncell.outcome import TurnResult
 from turncell.transcript import cut_output
 
-__all__ = ["LIMIT", "Journal", "encode"]
+__all__ = ["CLOSED", "LIMIT", "Journal", "encode"]
 
 #: Bytes that the journal of one turn may take; what is over it is counted.
 LIMIT = 16_000_000
+#: The mode of a file that nobody writes any more: it is told by the mode, for where the disk is
+#: full the last line cannot tell it.
+CLOSED = 0o400
 # The result is written whatever the limit says: it is small.
 _RESERVE = 1_000_000
 
@@ -38,7 +42,8 @@ class Journal:
         self._limit = limit
         self._pending: deque[ev.Event] = deque()  # one thread adds, another takes
         self._unwritten = bytearray(encode({"turncell": 1, **head}))
-        self._length = 0  # bytes that are in the file for good
+        self._length = 0  # bytes that are in the file
+        self._line = bytearray()  # of these, what is not a whole line
         self._file: int | None = None
 
     def add(self, event: ev.Event) -> None:
@@ -59,8 +64,13 @@ class Journal:
         del data["text"], data["tools"]
         self._limit += _RESERVE
         self._append(encode({"result": data, "left_out": self.left_out}))
+        self.settle()
+
+    def settle(self) -> None:
+        """Write what could not be written when it was closed, if that is possible by now."""
         self._flush()
         if self._file is not None:
+            os.fchmod(self._file, CLOSED)
             os.close(self._file)
             self._file = None
 
@@ -76,17 +86,31 @@ class Journal:
         try:
             file = self._open()
             while self._unwritten:
-                written = os.write(file, self._unwritten)
-                del self._unwritten[:written]
-                self._length += written
+                self._wrote(os.write(file, self._unwritten))
         except OSError as error:
             self.trouble = error.strerror or str(error)
+            self._take_back()
         else:
             self.trouble = None
+
+    def _wrote(self, count: int) -> None:
+        self._line = (self._line + self._unwritten[:count]).rpartition(b"\n")[2]
+        del self._unwritten[:count]
+        self._length += count
+
+    def _take_back(self) -> None:
+        """Leave no half line: who reads the file meanwhile would cut it off."""
+        if self._line and self._file is not None:
+            self._length -= len(self._line)
+            os.ftruncate(self._file, self._length)
+            self._unwritten[:0] = self._line
+            self._line = bytearray()
 
     def _open(self) -> int:
         if self._file is None:
             private(self.path.parent)
+            with suppress(FileNotFoundError):
+                self.path.chmod(0o600)  # it was closed, and there is more after all
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             self._file = os.open(self.path, flags, 0o600)
         return self._file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import stat
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import Any
 
 from turncell import events as ev
 from turncell.archive.claims import lives
+from turncell.archive.journal import CLOSED
 from turncell.outcome import Outcome, TurnResult
 from turncell.transcript import Snapshot, Transcript
 
@@ -22,19 +24,22 @@ __all__ = ["Journals", "Logged"]
 
 #: How much of a journal is read to see how its turn ended, from its end (bytes).
 _TAIL = 65_536
+NO_ROOM = "the disk was full: how it ended is not in the journal, nor is all that it said"
 CUT_OFF = "the kernel ended while it ran; this is what it had said by then"
 
 
 @dataclass(frozen=True)
 class Logged:
     """One turn as its journal has it. `head` is the first line, `ending` the last one, None
-    where the turn was not over; `torn` says that the last line was not whole."""
+    where the turn was not over; `torn` says that the last line was not whole, `closed` that
+    nobody writes it any more."""
 
     path: Path
     head: dict[str, Any]
     events: tuple[ev.Event, ...] = ()
     ending: dict[str, Any] | None = None
     torn: bool = False
+    closed: bool = False
 
     @property
     def turn_id(self) -> str:
@@ -44,7 +49,9 @@ class Logged:
     @property
     def running(self) -> bool:
         """Whether it may still be going on: it is not over, and its kernel lives."""
-        return self.ending is None and lives(self.head.get("pid", 0), self.head.get("started", ""))
+        if self.ending is not None or self.closed:
+            return False
+        return lives(self.head.get("pid", 0), self.head.get("started", ""))
 
     @property
     def outcome(self) -> str:
@@ -85,7 +92,7 @@ class Logged:
             "session": picture.session,
             "duration": picture.elapsed,
             "model": picture.model,
-            "error": CUT_OFF,
+            "error": NO_ROOM if self.closed else CUT_OFF,
         }
 
     def _fold(self) -> Transcript:
@@ -123,7 +130,9 @@ class Journals:
         events = tuple(event for event in map(_event, lines) if event is not None)
         logged = _logged(path, lines, torn=whole < len(data))
         if logged.torn and not logged.running:
+            path.chmod(0o600)
             os.truncate(path, whole)
+            path.chmod(CLOSED)
         return dataclasses.replace(logged, events=events)
 
     def glance(self, path: Path) -> Logged:
@@ -171,4 +180,5 @@ def _event(line: dict[str, Any]) -> ev.Event | None:
 def _logged(path: Path, lines: list[dict[str, Any]], torn: bool) -> Logged:
     head = lines[0] if lines and "turncell" in lines[0] else {}
     last = lines[-1] if lines else {}
-    return Logged(path, head, ending=last if "result" in last else None, torn=torn)
+    closed = stat.S_IMODE(path.stat().st_mode) == CLOSED
+    return Logged(path, head, ending=last if "result" in last else None, torn=torn, closed=closed)

@@ -22,6 +22,8 @@ __all__ = ["RUNNING", "Entry", "Register"]
 
 #: How a session is left while a turn of it runs; one that says so and has no kernel was cut off.
 RUNNING = "running"
+#: No entry is longer (bytes).
+_LONGEST = 65_536
 #: The shortest beginning of an id that may stand for the whole.
 SHORTEST = 6
 
@@ -128,8 +130,12 @@ class Register:
 
     def _read(self, path: str) -> Entry | None:
         try:
-            with open(path, encoding="utf-8", errors="surrogatepass") as file:
-                return _entry(json.load(file))
+            file = os.open(path, os.O_RDONLY)  # half the time of `open`, and there can be many
+            try:
+                data = os.read(file, _LONGEST)
+            finally:
+                os.close(file)
+            return _entry(json.loads(data.decode("utf-8", "surrogatepass")))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as error:
@@ -148,10 +154,16 @@ class Register:
 def _entry(data: Any) -> Entry:
     if not isinstance(data, dict):
         raise ValueError("it is no JSON object")
-    known = {name: value for name, value in data.items() if name in _TYPES}
-    wrong = [name for name, value in known.items() if not isinstance(value, _TYPES[name])]
-    if wrong or not {"id", "name"} <= set(known):
-        raise ValueError(f"its {wrong[0]} is odd" if wrong else "it has no id or no name")
+    known: dict[str, Any] = {}
+    for name, value in data.items():
+        allowed = _TYPES.get(name)
+        if allowed is None:
+            continue
+        if not isinstance(value, allowed):
+            raise ValueError(f"its {name} is odd")
+        known[name] = value
+    if "id" not in known or "name" not in known:
+        raise ValueError("it has no id or no name")
     return Entry(**known)
 
 

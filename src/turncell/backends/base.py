@@ -188,5 +188,5 @@ class Backend(Protocol):
     def fork(self, session_id: str) -> str:
         """Copy a conversation as it is now, and return the id of the copy. May block.
 
-        Raises SettingError when there is nothing to copy.
+        Raises UsageError when there is nothing to copy.
         """

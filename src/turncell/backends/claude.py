@@ -85,6 +85,6 @@ class ClaudeBackend:
     def fork(self, session_id: str) -> str:
         """Copy a conversation as it is written down now; the id of the copy.
 
-        Raises SettingError when nothing is written down.
+        Raises UsageError when nothing is written down.
         """
         return claude_transcript.fork(session_id)

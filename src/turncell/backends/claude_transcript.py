@@ -22,7 +22,7 @@ from claude_agent_sdk import fork_session
 from turncell import procs
 from turncell.backends.base import Damage, Kept
 from turncell.backends.claude_launch import config_directory
-from turncell.errors import SettingError
+from turncell.errors import UsageError
 from turncell.outcome import Survivor
 
 __all__ = ["fork", "kept", "users"]
@@ -51,12 +51,12 @@ def kept(session_id: str) -> Kept | None:
 def fork(session_id: str) -> str:
     """Copy a conversation as it is written down now; the id of the copy.
 
-    Raises SettingError when nothing is written down.
+    Raises UsageError when nothing is written down.
     """
     try:
         return str(fork_session(session_id).session_id)
     except (OSError, ValueError) as error:
-        raise SettingError(
+        raise UsageError(
             f"Session {session_id} cannot be branched: the agent has written nothing down of it "
             "yet. Send it a prompt first."
         ) from error

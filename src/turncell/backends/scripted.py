@@ -24,7 +24,7 @@ from turncell.backends.base import Ack, Deliver, Hangup, Kept, Launch, Prompt
 from turncell.backends.scripted_processes import Stage
 from turncell.backends.scripted_scene import Scene
 from turncell.backends.scripted_steps import Manners, Play, Spawn
-from turncell.errors import AgentStartError, SettingError
+from turncell.errors import AgentStartError, UsageError
 from turncell.outcome import Survivor
 
 __all__ = ["ScriptedBackend", "ScriptedConnection"]
@@ -88,9 +88,9 @@ class ScriptedBackend:
         return ()
 
     def fork(self, session_id: str) -> str:
-        """Copy what a session wrote down. Raises SettingError when it wrote nothing."""
+        """Copy what a session wrote down. Raises UsageError when it wrote nothing."""
         if session_id not in self.memory:
-            raise SettingError(f"Session {session_id} has nothing to branch from yet.")
+            raise UsageError(f"Session {session_id} has nothing to branch from yet.")
         fork = str(uuid.uuid4())
         self.memory[fork] = list(self.memory[session_id])
         return fork

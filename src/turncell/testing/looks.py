@@ -1,4 +1,4 @@
-"""Looks at the processes that do not ask turncell."""
+"""Looks at processes and at the disk, which do not ask what runs the turn."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from contextlib import suppress
 
 import psutil
 
+from turncell.archive.archive import Archive
 from turncell.outcome import Survivor
 from turncell.procs import TOKEN
 
-__all__ = ["alive", "below", "dead", "named"]
+__all__ = ["alive", "below", "dead", "in_journal", "named"]
 
 
 def alive(token: str) -> list[psutil.Process]:
@@ -44,3 +45,11 @@ def below(pid: int | None) -> set[int]:
     with suppress(psutil.Error):
         return {p.pid for p in psutil.Process(pid).children(recursive=True)} if pid else set()
     return set()
+
+
+def in_journal(turn_id: str) -> str | None:
+    """The text of a turn that is on disk, None where it has no journal."""
+    journals = Archive().journals
+    return next(
+        (journals.read(path).result().text for path in journals.paths(turn_id=turn_id)), None
+    )

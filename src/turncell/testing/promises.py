@@ -7,82 +7,16 @@ evidence alone: it knows nothing of how turncell stops.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from turncell import events as ev
-from turncell.outcome import Outcome, Rung, StopReceipt, Survivor, TurnResult
-from turncell.transcript import Snapshot
+from turncell.outcome import Outcome, Rung, StopReceipt, TurnResult
+from turncell.testing.evidence import Evidence, Pictures
+from turncell.told import was_heard
 
-__all__ = ["PROMISES", "Evidence", "Picture", "Pictures", "violations"]
-
-#: Seconds in which every stop must be answered on screen.
-SEEN_WITHIN = 0.5
+__all__ = ["PROMISES", "Evidence", "Pictures", "violations"]
 
 _OVER = (Outcome.INTERRUPTED, Outcome.KILLED, Outcome.COMPLETED)
-
-
-@dataclass(frozen=True)
-class Picture:
-    """What a view was shown, and when that was (seconds)."""
-
-    at: float
-    snapshot: Snapshot
-
-
-class Pictures:
-    """A view that keeps what it was shown. `clock` tells when."""
-
-    def __init__(self, clock: Callable[[Snapshot], float] | None = None) -> None:
-        self.seen: list[Picture] = []
-        self._clock = clock or (lambda snapshot: time.monotonic())
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Keep it."""
-        self.seen.append(Picture(self._clock(snapshot), snapshot))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What was seen of one stop. Times are seconds of one monotonic clock.
-
-    What is None was not looked at, and what needs it is not judged.
-
-    `bound`: the longest this stop may take (s). `over_at`: when those who wait could go
-    on, None when they never could. `pictures`: all that a view was shown. `left`: what of
-    the turn was alive when it was over, `alive`: the pids of all that was, by a look at the
-    processes that does not ask turncell. `earlier`: what earlier turns had left running
-    when the stop was asked for; `children`: what of it is the agent's own child and may
-    end with it. `least_rung`: the politest rung that such an agent heeds. `sent`: how often
-    the agent was given the prompt. `withdrawn`: it may have dropped the prompt before it
-    began it. `after`: the next turn of the session, which was to say `after_text`;
-    `remembers`: it knew of the turn before the stop. `neighbour`: a turn of another session
-    that ran all the time and was to say `neighbour_text`. `slack`: seconds that the machine
-    may add to an end, `answer`: seconds that it may take to an answer.
-    """
-
-    name: str
-    session_id: str
-    bound: float
-    asked_at: float
-    over_at: float | None
-    pictures: tuple[Picture, ...] | None = None
-    result: TurnResult | None = None
-    left: tuple[Survivor, ...] = ()
-    earlier: tuple[Survivor, ...] = ()
-    children: tuple[Survivor, ...] = ()
-    alive: frozenset[int] | None = None
-    least_rung: Rung | None = None
-    sent: int | None = None
-    withdrawn: bool = False
-    after: TurnResult | None = None
-    after_text: str = ""
-    remembers: bool | None = None
-    neighbour: TurnResult | None = None
-    neighbour_text: str = ""
-    slack: float = 0.1
-    answer: float = SEEN_WITHIN
 
 
 def seen(e: Evidence, result: TurnResult) -> Iterator[str]:
@@ -161,7 +95,7 @@ def _of_earlier_turns(e: Evidence, receipt: StopReceipt) -> Iterator[str]:
 
 
 def nothing_shown_is_lost(e: Evidence, result: TurnResult) -> Iterator[str]:
-    """Text that reached the screen stays, on screen and in the result."""
+    """Text that reached the screen stays, on screen, in the result and in the journal."""
     texts = [picture.snapshot.text for picture in e.pictures or ()]
     if lost := [text for text in texts if not result.text.startswith(text)]:
         yield f"shown {lost[-1][-40:]!r}, kept {result.text[-40:]!r}"
@@ -169,6 +103,8 @@ def nothing_shown_is_lost(e: Evidence, result: TurnResult) -> Iterator[str]:
         yield f"the last picture has {texts[-1][-40:]!r}, the result {result.text[-40:]!r}"
     if result.receipt is not None and result.receipt.text_chars != len(result.text):
         yield f"the receipt counts {result.receipt.text_chars} of {len(result.text)} characters"
+    if e.journal is not None and e.journal != result.text:
+        yield f"the journal has {e.journal[-40:]!r}, the result {result.text[-40:]!r}"
 
 
 def resumable(e: Evidence, result: TurnResult) -> Iterator[str]:
@@ -237,8 +173,18 @@ def deliberate(e: Evidence, result: TurnResult) -> Iterator[str]:
         yield f"called {result.outcome}, and the agent said {[f.end for f in finished]}"
 
 
-#: number -> (name, its check). The eleventh is that it holds everywhere: every case there
-#: is. The twelfth, that the model is told, is not kept yet.
+def told(e: Evidence, result: TurnResult) -> Iterator[str]:
+    """The next prompt lets the model know that it was stopped."""
+    if e.after is None:
+        return
+    stopped = result.outcome in (Outcome.INTERRUPTED, Outcome.KILLED) and was_heard(result)
+    if stopped and e.after.told is None:
+        yield "the next prompt says nothing of it"
+    if result.outcome is Outcome.COMPLETED and e.after.told is not None:
+        yield f"the next prompt tells of a stop that had no effect: {e.after.told[-60:]!r}"
+
+
+#: number -> (name, its check). The eleventh is that it holds everywhere: every case there is.
 PROMISES: dict[int, tuple[str, Callable[[Evidence, TurnResult], Iterator[str]]]] = {
     1: ("seen", seen),
     2: ("bounded", bounded),
@@ -250,6 +196,7 @@ PROMISES: dict[int, tuple[str, Callable[[Evidence, TurnResult], Iterator[str]]]]
     8: ("contained", contained),
     9: ("exact", exact),
     10: ("deliberate", deliberate),
+    12: ("told", told),
 }
 
 

@@ -70,7 +70,6 @@ ROUTES: dict[str, Callable[[Session, TurnHandle], object]] = {
     "close": lambda session, turn: book().close(),
 }
 
-
 #: How many events of a kind show that a turn is at a moment.
 _REACHED: dict[str, tuple[type[ev.Event], int]] = {
     "first delta": (ev.TextDelta, 1),
@@ -249,6 +248,7 @@ class StopSuite:
             over_at=over_at,
             result=result,
             pictures=tuple(pictures.seen),
+            journal=looks.in_journal(turn.turn_id),
             left=looks.named(p for p in alive if not (warm and self.is_agents_own(p))),
             alive=frozenset(psutil.pids()) - looks.dead(),
         )

@@ -17,6 +17,7 @@ from turncell import ladder, link, turn
 from turncell import stimuli as st
 from turncell.backends.scripted_processes import Stage
 from turncell.conversation import Conversation, Order, new_turn_id
+from turncell.driver import TurnRun
 from turncell.handle import TurnHandle
 from turncell.ladder import StopLadder, StopState, StopStimulus
 from turncell.outcome import Outcome
@@ -114,6 +115,10 @@ def messages_are_not_matched(patch: Patch) -> None:
     patch.setitem(turn._HANDLERS, st.Heard, take_all)
 
 
+def the_model_is_not_told(patch: Patch) -> None:
+    patch.setattr(TurnRun, "_brief", lambda self: None)
+
+
 def a_stop_is_an_error(patch: Patch) -> None:
     patch.setattr(Turn, "_stopped_outcome", lambda self: Outcome.FAILED)
 
@@ -164,6 +169,8 @@ REMOVALS = [
     Removal(10, a_stop_is_an_error, "polite"),
     Removal(10, a_stop_is_a_success, "polite"),
     Removal(10, a_killed_turn_is_tried_again, "ignores signals"),
+    Removal(12, the_model_is_not_told, "polite"),
+    Removal(12, the_model_is_not_told, "ignores signals"),
 ]
 
 
