@@ -15,6 +15,7 @@ from turncell.archive.archive import DAYS, SIZE, Archive
 from turncell.archive.notebook import notebook_of
 from turncell.archive.register import Entry
 from turncell.backends.base import Backend
+from turncell.config import agent_home
 from turncell.conversation import Conversation, Order, new_turn_id
 from turncell.errors import RuntimeGone, SessionBusy, UsageError
 from turncell.guard import Guard
@@ -84,7 +85,8 @@ class Book:
     def earlier(self) -> Entry | None:
         """The session that this notebook used last before this kernel did, if any."""
         if not self._earlier:
-            self._earlier.append(self.archive.last_of(self.notebook, self.sessions))
+            found = self.archive.last_of(self.notebook, agent_home(), self.sessions)
+            self._earlier.append(found)
         return self._earlier[0]
 
     def offer(self) -> str | None:

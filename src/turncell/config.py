@@ -13,7 +13,7 @@ from turncell.errors import UsageError
 from turncell.names import names
 from turncell.settings import Settings
 
-__all__ = ["ENVIRONMENT", "launch_key", "settings_from_environment"]
+__all__ = ["ENVIRONMENT", "agent_home", "launch_key", "settings_from_environment"]
 
 
 #: Environment variable -> (setting, how to read it).
@@ -52,6 +52,13 @@ def settings_from_environment(environ: Mapping[str, str] | None = None) -> Setti
         except (ValueError, UsageError) as error:
             raise UsageError(f"{variable}={text}: {error}. Correct or unset it.") from None
     return settings
+
+
+def agent_home() -> str:
+    """The agent's own directory, in which its records of conversations lie, "" for the usual
+    one. A session can be resumed with the directory alone in which it was begun."""
+    chosen = os.environ.get("CLAUDE_CONFIG_DIR")
+    return os.path.abspath(chosen) if chosen else ""
 
 
 def launch_key(settings: Settings) -> tuple[Settings, int]:

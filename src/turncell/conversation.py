@@ -16,6 +16,7 @@ from turncell import stimuli as st
 from turncell.archive.archive import Archive
 from turncell.archive.register import Entry
 from turncell.backends.base import Prompt
+from turncell.config import agent_home
 from turncell.driver import TurnRun
 from turncell.handle import TurnHandle
 from turncell.keeper import Keeper
@@ -134,7 +135,7 @@ class Conversation:
             "name": self.name,
             "notebook": home.notebook,
             "cwd": order.settings.cwd or os.getcwd(),
-            "agent_home": os.environ.get("CLAUDE_CONFIG_DIR", ""),
+            "agent_home": agent_home(),
         }
         fresh = self._candidate is None and not (self.opened or self.turns)
         begins = order.offers and fresh and not (order.new or order.resume)

@@ -175,10 +175,8 @@ class TurnRun:
         if self._keeper is not None:
             self._keeper.say = self._say
             self._keeper.open(link.session_id)
-            self.tasks.start_soon(self._keeper.enter)
         if link.warm(self._settings):
-            self.tasks.start_soon(link.work)
-            self._brief()
+            self._begin()
             self._step(st.Ready())
         else:
             self.tasks.start_soon(self._make_ready)
@@ -191,8 +189,14 @@ class TurnRun:
             except TurncellError as error:
                 self.put(st.StartFailed(str(error)))
                 return
-            self._brief()
+            self._begin()
             self.put(st.Ready())
+
+    def _begin(self) -> None:
+        """The session is ours, so that it may be said to be used, and its agent is there."""
+        if self._keeper is not None:
+            self.tasks.start_soon(self._keeper.enter)
+        self._brief()
 
     def _brief(self) -> None:
         """Have the model told about the turn before, if that did not end by itself."""
@@ -205,10 +209,10 @@ class TurnRun:
         self.tasks.start_soon(self._hand_over)
 
     async def _hand_over(self) -> None:
-        connection = self.link.connection
         try:
-            if connection is not None:
-                await connection.send(self._prompt)
+            await self.link.work()
+            if self.link.connection is not None:
+                await self.link.connection.send(self._prompt)
         except OSError as error:
             self.put(st.Gone(str(error)))
         except TurncellError as error:

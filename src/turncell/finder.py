@@ -11,6 +11,7 @@ from turncell.archive.files import moment
 from turncell.archive.register import Entry
 from turncell.backends.base import Damage
 from turncell.book import Book
+from turncell.config import agent_home
 from turncell.errors import SessionBusy, UsageError
 
 __all__ = ["Finder", "Found"]
@@ -127,7 +128,7 @@ class Finder:
         new = book.conversation(name)
         session_id = book.load().fork(old.session_id)
         facts = {"name": name, "notebook": book.notebook, "cwd": os.getcwd()}
-        facts["agent_home"] = os.environ.get("CLAUDE_CONFIG_DIR", "")
+        facts["agent_home"] = agent_home()
         entry = self._archive.register.update(
             session_id, parent=old.session_id, opened=True, last_used=moment(), **facts
         )
@@ -156,7 +157,7 @@ class Finder:
 
 
 def _nothing_left(entry: Entry) -> str:
-    here = os.environ.get("CLAUDE_CONFIG_DIR", "")
+    here = agent_home()
     if entry.agent_home != here:
         place = entry.agent_home or "the agent's usual directory"
         return (

@@ -53,6 +53,8 @@ class Keeper:
         self._journal: Journal | None = None
         self._stirred = anyio.Event()
         self._opened = False
+        self._ours = False  # the session: nobody else has it open
+        self._entered = False
         self._offer = offer
         self.say: Callable[[str, str], None] = _nobody
         self._said = False
@@ -78,16 +80,14 @@ class Keeper:
         self._journal = Journal(path, head)
 
     async def enter(self) -> None:
-        """Write down that the session is used."""
+        """Write down that the session is used: only now, for it may have been another's."""
+        self._ours = True
         offers: list[str | None] = []
 
         def work() -> None:
             self._archive.catch_up()
             offers.append(self._offer() if self._offer is not None else None)
-            self._write()
-            entry = self._archive.register.get(self._session_id)
-            first = {} if entry and entry.first_prompt else {"first_prompt": _title(self._prompt)}
-            self._enter(left=RUNNING, turns=entry.turns + 1 if entry else 1, **first)
+            self._enter(left=RUNNING)
 
         await self._bounded(work, BOUND)
         for line in filter(None, offers):
@@ -120,16 +120,17 @@ class Keeper:
                 self._journal.close(result)
                 if self._journal.trouble is not None:
                     self._archive.owe(self._journal)
-            if result.session_id != self._session_id:
+            if self._ours and result.session_id != self._session_id:
                 self._move(result.session_id)
-            self._enter(left=str(result.outcome), opened=opened)
+            if self._ours:
+                self._enter(left=str(result.outcome), opened=opened)
 
         await self._bounded(work, BOUND)
 
     def _write(self) -> None:
         if self._journal is not None:
             self._journal.write()
-        if self._opened and not self._facts.get("opened"):
+        if self._entered and self._opened and not self._facts.get("opened"):
             self._facts["opened"] = True
             self._enter(left=RUNNING, opened=True)
 
@@ -143,10 +144,16 @@ class Keeper:
 
     def _enter(self, **changes: Any) -> None:
         fields = {**self._facts, **changes, "last_used": moment()}
+        if not self._entered:  # this turn is not counted yet
+            entry = self._archive.register.get(self._session_id)
+            fields["turns"] = entry.turns + 1 if entry is not None else 1
+            if entry is None or not entry.first_prompt:
+                fields["first_prompt"] = " ".join(self._prompt.split())[:_MOST_TITLE]
         self._archive.register.update(self._session_id, **fields)
+        self._entered = True
 
     async def _bounded(self, work: Callable[[], None], seconds: float) -> None:
-        with anyio.move_on_after(seconds):
+        with anyio.move_on_after(seconds) as scope:
             while self._busy:
                 await anyio.sleep(0.01)
             try:
@@ -155,6 +162,8 @@ class Keeper:
                 self._trouble(error.strerror or str(error))
             if self._journal is not None and self._journal.trouble is not None:
                 self._trouble(self._journal.trouble)
+        if scope.cancelled_caught and seconds >= BOUND:
+            self._trouble(f"the disk does not answer in {seconds:.0f} s")
 
     def _at_work(self, work: Callable[[], None]) -> None:
         self._busy = True  # one that was not waited for may still be at it
@@ -172,10 +181,6 @@ class Keeper:
                 f"its result, but would not survive the kernel. Look at {self._archive.directory}.",
                 "warning",
             )
-
-
-def _title(prompt: str) -> str:
-    return " ".join(prompt.split())[:_MOST_TITLE]
 
 
 def _nobody(text: str, level: str) -> None:

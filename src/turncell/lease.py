@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 
@@ -17,6 +19,8 @@ from turncell.painter import off_loop
 from turncell.settings import InUse
 
 __all__ = ["Lease"]
+
+T = TypeVar("T")
 
 #: Seconds between two looks at a session that is waited for.
 LAP = 0.25
@@ -105,10 +109,14 @@ class Lease:
             await self._keep(await off_loop(self._claim.with_agent, pid, token))
 
     async def work(self) -> None:
-        """A turn begins. Somebody may have taken the session over just now: then the agent
-        is about to end, and the turn with it."""
-        if self._claim is not None:
-            await self._keep(dataclasses.replace(self._claim, until=None))
+        """A turn begins on an agent that was idle. Raises SessionBusy when the session was
+        taken over: that agent is about to end."""
+        if self._claim is None or self._claim.working:
+            return
+        if not await self._keep(dataclasses.replace(self._claim, until=None)):
+            raise SessionBusy(
+                "The session was just taken over by another. Nothing was sent: run it again."
+            )
 
     async def rest(self) -> None:
         """The turn is over; the agent may stay."""
@@ -122,17 +130,20 @@ class Lease:
         if claim is not None and self._claims is not None:
             await self._bounded(self._claims.release, claim)
 
-    async def _keep(self, claim: Claim) -> None:
+    async def _keep(self, claim: Claim) -> bool:
         self._claim = claim
-        if self._claims is not None:
-            await self._bounded(self._claims.keep, claim)
+        return self._claims is None or await self._bounded(self._claims.keep, claim) is not False
 
-    async def _bounded(self, work: Callable[[Claim], object], claim: Claim) -> None:
+    async def _bounded(self, work: Callable[[Claim], T], claim: Claim) -> T | None:
+        """What the work returned, None where the disk did not let it."""
         with anyio.move_on_after(BOUND):
             try:
-                await off_loop(work, claim)
-            except OSError:
-                return  # a claim whose processes are gone does not count anyway
+                return await off_loop(work, claim)
+            except OSError as error:
+                # A claim whose processes are gone does not count; one that could not be
+                # written again says at worst that an idle session is at work.
+                logging.getLogger("turncell").debug("a claim was not written: %s", error)
+        return None
 
 
 def _choices(session_id: str, other: Claim | Survivor) -> str:

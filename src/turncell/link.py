@@ -184,7 +184,8 @@ class Link:
         return True
 
     async def work(self) -> None:
-        """A warm agent gets a turn."""
+        """The agent is about to get a prompt. Raises SessionBusy when somebody took the session
+        over in this moment."""
         await self._lease.work()
 
     async def rest(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from turncell.archive.claims import Claims
 from turncell.archive.journals import Logged
 from turncell.archive.register import RUNNING, Entry
+from turncell.config import agent_home
 from turncell.errors import UsageError
 from turncell.rows import Rows
 
@@ -74,7 +75,7 @@ class SessionCommands:
             "turns": entry.turns,
             "last used": _local(entry.last_used),
             "left": self._left(entry),
-            "resumable": entry.opened,
+            "resumable": entry.opened and entry.agent_home == agent_home(),
             "current": "",
             "begins": entry.first_prompt[:40],
         }
@@ -142,18 +143,20 @@ class SessionCommands:
 
     def _logged(self, which: str | None) -> Logged:
         journals, running = self._archive.journals, [t for t in self._book.turns if t.running]
-        if which is None:
-            paths = journals.paths(turn_id=running[-1].turn_id)
-        elif which in self._book.names:
-            paths = journals.paths(self._book.conversation(which).session_id)
-        else:
-            paths = journals.paths(turn_id=which) if _could_be_an_id(which) else []
-        if not paths and which is not None:
-            entry = self._archive.register.find(which, self._book.notebook)
-            paths = journals.paths(entry.id if entry is not None else which)
-        if not paths:
+        turn_id = running[-1].turn_id if which is None else which
+        paths = journals.paths(turn_id=turn_id) if _could_be_an_id(turn_id) else []
+        if paths:
+            return journals.read(paths[0])
+        found = journals.last(self._session_id(turn_id))
+        if found is None:
             raise UsageError(f"The journal has no turn of {which}. %agent log lists what it has.")
-        return journals.read(paths[0])
+        return found
+
+    def _session_id(self, which: str) -> str:
+        if which in self._book.names:
+            return self._book.conversation(which).session_id
+        entry = self._archive.register.find(which, self._book.notebook)
+        return which.lower() if entry is None else entry.id
 
     def _log(self, flags: Flags, _: None) -> Rows:
         rows = Rows()

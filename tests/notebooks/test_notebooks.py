@@ -22,11 +22,15 @@ from turncell.outcome import RECORD_TYPE
 pytestmark = [pytest.mark.kernel, pytest.mark.cli]
 
 
-def test_the_quickstart_passes_nbval(new_place: Callable[[], Place]) -> None:
+NOTEBOOKS = sorted(path.name for path in find_notebook().parent.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_it_passes_nbval(new_place: Callable[[], Place], name: str) -> None:
     place = new_place()
     place.server.script = demo_script()
-    notebook = place.cwd / NOTEBOOK
-    shutil.copyfile(find_notebook(), notebook)
+    notebook = place.cwd / name
+    shutil.copyfile(find_notebook().parent / name, notebook)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval-lax"]
         + ["--nbval-current-env", "-q", str(notebook)],
@@ -83,8 +87,9 @@ def test_the_executed_notebook_reads_well_anywhere(demonstrated: tuple[Path, str
     assert "run_cell_magic('agent', '--out story" in script
 
 
-def test_the_committed_notebook_has_no_outputs() -> None:
-    notebook = nbformat.read(find_notebook(), as_version=4)
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_committed_notebook_has_no_outputs(name: str) -> None:
+    notebook = nbformat.read(find_notebook().parent / name, as_version=4)
     checked = [c for c in notebook.cells if "nbval-check-output" in c.metadata.get("tags", [])]
     others = [c for c in notebook.cells if c.cell_type == "code" and c not in checked]
     assert all(cell.outputs for cell in checked)  # nbval compares these

@@ -10,7 +10,6 @@ from turncell.archive.journal import Journal
 from turncell.archive.journals import Journals
 from turncell.archive.register import Entry, Register
 from turncell.outcome import TurnResult
-from turncell.told import was_heard
 
 __all__ = ["DAYS", "SIZE", "Archive"]
 
@@ -50,9 +49,8 @@ class Archive:
         for known in [session_id, parent] if parent else [session_id]:
             for path in self.journals.paths(known):
                 logged = self.journals.read(path)
-                result = logged.result()
-                if was_heard(result) and not logged.running:
-                    return str(logged.head.get("prompt", "")), result
+                if logged.heard and not logged.running:
+                    return str(logged.head.get("prompt", "")), logged.result()
         return None
 
     def conversation(self, session_id: str, most: int) -> str:
@@ -65,7 +63,11 @@ class Archive:
         text = "\n\n".join(lines)
         return text if len(text) <= most else f"[…]{text[-most:]}"
 
-    def last_of(self, notebook: str, but: Collection[str]) -> Entry | None:
-        """The session that this notebook used last, except for the ids in `but`."""
-        entries = self.register.entries()
-        return next((e for e in entries if e.notebook == notebook and e.id not in but), None)
+    def last_of(self, notebook: str, agent_home: str, but: Collection[str]) -> Entry | None:
+        """The session that this notebook used last, with the agent that keeps its records
+        there, except for the ids in `but`."""
+        for entry in self.register.entries():
+            place = entry.notebook, entry.agent_home
+            if place == (notebook, agent_home) and entry.id not in but:
+                return entry
+        return None

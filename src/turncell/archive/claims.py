@@ -87,9 +87,10 @@ class Claim:
         return self.kernel_lives and (self.agent is None or self.agent_lives)
 
     def with_agent(self, pid: int | None, token: str) -> Claim:
-        """The same claim, with its agent process."""
+        """The same claim, with its agent process, if it is one that can be looked at."""
         began = started(pid) if pid is not None else None
-        return dataclasses.replace(self, agent=pid, agent_started=began or "", token=token)
+        agent = pid if began is not None else None
+        return dataclasses.replace(self, agent=agent, agent_started=began or "", token=token)
 
     def __str__(self) -> str:
         what = "works in it" if self.working else "has it open"
@@ -152,7 +153,9 @@ class Claims:
             return None  # of another version, or damaged: whoever wrote it writes it again
 
     def _write(self, claim: Claim) -> None:
-        write_whole(self._path(claim.session_id), json.dumps(dataclasses.asdict(claim), indent=1))
+        text = json.dumps(dataclasses.asdict(claim), indent=1)
+        # Who comes after a power cut finds no process of it.
+        write_whole(self._path(claim.session_id), text, lasting=False)
 
 
 def _end(claim: Claim) -> None:

@@ -30,8 +30,9 @@ def private(directory: Path) -> Path:
     return directory
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replace a file at once, private to the user; a crash leaves the old or the new one.
+def write_whole(path: Path, text: str, *, lasting: bool = True) -> None:
+    """Replace a file at once, private to the user; a crash leaves the old or the new one, and
+    if it is to be `lasting`, a power cut does, too.
 
     Raises OSError, and then the old one is there.
     """
@@ -41,8 +42,9 @@ def write_whole(path: Path, text: str) -> None:
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())  # else a power cut could leave an empty file for both
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
         with suppress(OSError):

@@ -47,6 +47,11 @@ class Logged:
         return str(self.head.get("turn_id", ""))
 
     @property
+    def heard(self) -> bool:
+        """Whether the agent took its prompt up: else it knows nothing of it."""
+        return any(isinstance(event, ev.SessionOpened) for event in self.events)
+
+    @property
     def running(self) -> bool:
         """Whether it may still be going on: it is not over, and its kernel lives."""
         if self.ending is not None or self.closed:
@@ -119,8 +124,14 @@ class Journals:
         return sorted(found, key=lambda path: path.name, reverse=True)
 
     def last(self, session_id: str) -> Logged | None:
-        """The last turn of a session that has a journal."""
-        return next(map(self.read, self.paths(session_id)), None)
+        """The last turn of a session that its agent took up; else its last one, if any."""
+        first: Logged | None = None
+        for path in self.paths(session_id):
+            logged = self.read(path)
+            if logged.heard:
+                return logged
+            first = first or logged
+        return first
 
     def read(self, path: Path) -> Logged:
         """One journal. A torn last line is cut off, in the file too when nobody writes there."""

@@ -180,7 +180,10 @@ class Backend(Protocol):
         """
 
     def kept(self, session_id: str) -> Kept | None:
-        """What was written down of a conversation, None where nothing was. May block."""
+        """What was written down of a conversation, None where nothing was. May block.
+
+        Raises SettingError when that cannot be read.
+        """
 
     def users(self, session_id: str) -> Sequence[Survivor]:
         """The agents that have it open and were not started by turncell. May block."""

@@ -22,7 +22,7 @@ from claude_agent_sdk import fork_session
 from turncell import procs
 from turncell.backends.base import Damage, Kept
 from turncell.backends.claude_launch import config_directory
-from turncell.errors import UsageError
+from turncell.errors import SettingError, UsageError
 from turncell.outcome import Survivor
 
 __all__ = ["fork", "kept", "users"]
@@ -32,14 +32,23 @@ _TAIL = 4_000_000
 
 
 def kept(session_id: str) -> Kept | None:
-    """What the agent has of a conversation, wherever it was begun; None when it has no file."""
+    """What the agent has of a conversation, wherever it was begun; None when it has no file.
+
+    Raises SettingError when the file cannot be read.
+    """
     path = _find(session_id)
     if path is None:
         return None
-    with path.open("rb") as file:
-        skipped = max(0, os.fstat(file.fileno()).st_size - _TAIL)
-        file.seek(skipped)
-        lines = [line for line in file.read().split(b"\n") if line.strip()]
+    try:
+        with path.open("rb") as file:
+            skipped = max(0, os.fstat(file.fileno()).st_size - _TAIL)
+            file.seek(skipped)
+            lines = [line for line in file.read().split(b"\n") if line.strip()]
+    except OSError as error:
+        raise SettingError(
+            f"The agent's record of {session_id} cannot be read ({error.strerror}): {path}. Make "
+            "it readable, or begin another session with --new."
+        ) from error
     records = [_record(line) for line in lines[1 if skipped else 0 :]]
     known = [record for record in records if record is not None]
     if not any(record.get("type") in ("user", "assistant") for record in known):

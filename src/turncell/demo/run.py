@@ -67,7 +67,9 @@ def surroundings(directory: Path) -> Iterator[tuple[ModelServer, dict[str, str]]
     state = directory / ".agent"
     state.mkdir(parents=True, exist_ok=True)
     with ModelServer(demo_script()) as server:
-        yield server, {**os.environ, **server.env(state)}
+        # Its sessions are gone with it: they are none of the user's.
+        own = {"TURNCELL_STATE": str(state / "turncell")}
+        yield server, {**os.environ, **server.env(state), **own}
 
 
 def run_notebook(directory: Path, env: Mapping[str, str], watch: Callable[[str], None]) -> Account:
