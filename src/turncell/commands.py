@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from turncell.errors import UsageError
+from turncell.finder import readable
 from turncell.hold import stop_routes
 from turncell.options import CELL_HELP, LATER_FORMS, LINE_FORMS, LINE_HELP, parse_words
 from turncell.rows import Rows
@@ -38,7 +39,8 @@ class Commands(SessionCommands):
                 f"%agent {command} is unknown: a prompt goes into a %%agent cell, "
                 f"and the commands are {', '.join(sorted(known))}."
             )
-        return getattr(self, "_" + command)(flags, names[0] if names else None)
+        with readable(self._archive):
+            return getattr(self, "_" + command)(flags, names[0] if names else None)
 
     def _status(self, flags: Flags, _: None) -> None:
         running = [t for t in self._book.turns if t.running]

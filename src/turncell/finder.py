@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from turncell.archive.archive import Archive
@@ -12,9 +14,9 @@ from turncell.archive.register import Entry
 from turncell.backends.base import Damage
 from turncell.book import Book
 from turncell.config import agent_home
-from turncell.errors import SessionBusy, UsageError
+from turncell.errors import SessionBusy, SettingError, UsageError
 
-__all__ = ["Finder", "Found"]
+__all__ = ["Finder", "Found", "readable"]
 
 #: Characters of an earlier conversation that a new one is told.
 MOST_CARRIED = 60_000
@@ -40,6 +42,18 @@ class Found:
         )
 
 
+@contextmanager
+def readable(archive: Archive) -> Iterator[None]:
+    """What the disk refuses is said as what it is: a matter of the user's set-up."""
+    try:
+        yield
+    except OSError as error:
+        raise SettingError(
+            f"The register of sessions cannot be used ({error.strerror or error}). Look at "
+            f"{archive.directory}, or name another directory in TURNCELL_STATE."
+        ) from error
+
+
 class Finder:
     """Works for one book. Methods read files, and load the agent's SDK when they must."""
 
@@ -55,7 +69,8 @@ class Finder:
 
         Raises UsageError, which says what to do: it is unknown, or nothing of it is left.
         """
-        entry = self._archive.register.find(which, self._book.notebook)
+        with readable(self._archive):
+            entry = self._archive.register.find(which, self._book.notebook)
         session_id = entry.id if entry is not None else which.lower()
         kept = self._book.load().kept(session_id)
         if kept is not None and kept.damage is not Damage.UNUSABLE:
@@ -129,9 +144,10 @@ class Finder:
         session_id = book.load().fork(old.session_id)
         facts = {"name": name, "notebook": book.notebook, "cwd": os.getcwd()}
         facts["agent_home"] = agent_home()
-        entry = self._archive.register.update(
-            session_id, parent=old.session_id, opened=True, last_used=moment(), **facts
-        )
+        with readable(self._archive):
+            entry = self._archive.register.update(
+                session_id, parent=old.session_id, opened=True, last_used=moment(), **facts
+            )
         new.memory.inherit(old.memory, old.session_id, session_id)
         new.bind(session_id, entry)
         return session_id

@@ -77,7 +77,7 @@ class SessionCommands:
             "left": self._left(entry),
             "resumable": entry.opened and entry.agent_home == agent_home(),
             "current": "",
-            "begins": entry.first_prompt[:40],
+            "begins": entry.first_prompt[:30],
         }
 
     def _left(self, entry: Entry) -> str:
@@ -193,4 +193,4 @@ def _local(moment: str) -> str | None:
 
 
 def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

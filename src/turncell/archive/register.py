@@ -82,7 +82,7 @@ class Register:
         """All of them, the one that was used last first."""
         try:
             paths = [item.path for item in os.scandir(self._directory)]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         found = [self._read(path) for path in paths if path.endswith(".json")]
         return sorted(filter(None, found), key=lambda entry: entry.last_used, reverse=True)
