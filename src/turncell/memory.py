@@ -44,12 +44,20 @@ class Memory:
         return note_for(self._last[session_id][1]) if session_id in self._last else None
 
     async def look_up(self, link: Link) -> None:
-        """Learn what another kernel did last in this link's session, if it did."""
+        """Learn what the last turn of this link's session was: after an agent was started on
+        it, for meanwhile another kernel may have gone on with it."""
         archive, session_id = self._archive, link.session_id
-        if archive is None or session_id in self._last or link.kept is None:
+        if archive is None or link.kept is None:
             return
+        known = self._last.get(session_id)
+
+        def work() -> tuple[str, TurnResult] | None:
+            if known is not None and not archive.journals.paths(session_id, known[1].turn_id):
+                return None  # that one could not be written down, and is the last all the same
+            return archive.last_turn(session_id)
+
         try:
-            found = await off_loop(archive.last_turn, session_id)
+            found = await off_loop(work)
         except OSError as error:  # the turn is worth more than the note
             logging.getLogger("turncell").warning("the archive cannot be read: %s", error)
             return

@@ -181,6 +181,38 @@ def test_a_prompt_that_was_refused_leaves_the_others_session_alone(
     assert second.start("now me").result(PATIENCE).text == "echo: now me"
 
 
+def test_who_waits_for_a_session_can_be_stopped(archive: Archive, session: Session) -> None:
+    session.start("hello").result(PATIENCE)
+    working = session.start("freeze")
+    until(lambda: "three" in said(working))
+    second = Session(f"{session.name}-too", resume=session.session_id)
+    waiting = second.start("me, too", in_use="wait")
+    until(lambda: any("Waiting for the session" in e.text for e in waiting.events
+                      if isinstance(e, ev.Notice)))  # fmt: skip
+    asked = time.monotonic()
+    waiting.stop()
+    result = waiting.result(PATIENCE, raise_error=False)
+    assert time.monotonic() - asked < 2.0
+    assert (result.outcome, result.text) == (Outcome.INTERRUPTED, "")
+    again = second.start("me, too", in_use="wait")
+    until(lambda: again.events)
+    working.stop(now=True)
+    assert working.result(PATIENCE, raise_error=False).text == "one two three "
+    result = again.result(PATIENCE)
+    assert result.text == "echo: me, too"
+    assert "one two three" in (result.told or "")
+
+
+def test_a_note_is_about_the_last_turn_whoever_ran_it(session: Session) -> None:
+    turn = session.start("freeze")
+    until(lambda: "three" in said(turn))
+    turn.stop(now=True)
+    turn.result(PATIENCE, raise_error=False)
+    second = Session(f"{session.name}-too", resume=session.session_id)
+    assert "three" in (second.start("and now").result(PATIENCE).told or "")
+    assert session.start("and then").result(PATIENCE).told is None
+
+
 def test_a_branch_and_a_resumed_session_know_of_the_stop(
     agent: ScriptedBackend, archive: Archive, session: Session
 ) -> None:

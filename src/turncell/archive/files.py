@@ -21,7 +21,8 @@ PATIENCE = 2.0
 def state_directory(environ: Mapping[str, str] | None = None) -> Path:
     """Where everything is kept: TURNCELL_STATE, else the platform's place for user state."""
     chosen = (os.environ if environ is None else environ).get("TURNCELL_STATE")
-    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_state_path("turncell"))
+    path = Path(chosen).expanduser() if chosen else Path(platformdirs.user_state_path("turncell"))
+    return path.absolute()  # a notebook changes its directory
 
 
 def private(directory: Path) -> Path:
