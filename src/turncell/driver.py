@@ -211,6 +211,7 @@ class TurnRun:
     async def _hand_over(self) -> None:
         try:
             await self.link.work()
+            await self.link.look_for_others(self.turn.turn_id)
             if self.link.connection is not None:
                 await self.link.connection.send(self._prompt)
         except OSError as error:

@@ -108,6 +108,25 @@ class Lease:
         if self._claim is not None:
             await self._keep(await off_loop(self._claim.with_agent, pid, token))
 
+    async def check(self, users: Iterable[Survivor]) -> None:
+        """Raises SessionBusy when there is one of these."""
+        other = next(iter(users), None)
+        if other is not None and self._claim is not None:
+            raise SessionBusy(_choices(self._claim.session_id, other))
+
+    async def move(self, session_id: str) -> None:
+        """The agent goes on with the conversation under another id."""
+        claim, claims = self._claim, self._claims
+        if claim is None or claims is None:
+            return
+        self._claim = moved = dataclasses.replace(claim, session_id=session_id)
+
+        def work(_: Claim) -> None:
+            claims.take(moved)
+            claims.release(claim)
+
+        await self._bounded(work, claim)
+
     async def work(self) -> None:
         """A turn begins on an agent that was idle. Raises SessionBusy when the session was
         taken over: that agent is about to end."""
@@ -132,7 +151,11 @@ class Lease:
 
     async def _keep(self, claim: Claim) -> bool:
         self._claim = claim
-        return self._claims is None or await self._bounded(self._claims.keep, claim) is not False
+        return await self._bounded(self._write_newest, claim) is not False
+
+    def _write_newest(self, claim: Claim) -> bool:
+        # The end of one turn and the beginning of the next write at once, in two threads.
+        return self._claims is None or self._claims.keep(self._claim or claim)
 
     async def _bounded(self, work: Callable[[Claim], T], claim: Claim) -> T | None:
         """What the work returned, None where the disk did not let it."""

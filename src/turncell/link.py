@@ -16,6 +16,7 @@ import anyio
 from turncell import events as ev
 from turncell.backends.base import NOBODY, Backend, Connection, Damage, Hangup, Kept, Launch
 from turncell.config import launch_key
+from turncell.errors import SessionBusy
 from turncell.family import Family
 from turncell.lease import Lease
 from turncell.painter import off_loop
@@ -59,6 +60,8 @@ class Link:
         self.kept: Kept | None = None  # what there was when it was opened; None: it was warm
         self._opened_id: str | None = None  # the session ids that the agent gave in this turn
         self._ended_id: str | None = None
+        self._ours: set[str] = set()  # the turns that were sent
+        self._length = 0  # of the agent's record, when the last turn was over
         self._key: tuple[Settings, int] | None = None
         self._lock: anyio.Lock | None = None
         self._gone: anyio.Event | None = None  # set when the process has ended
@@ -136,6 +139,7 @@ class Link:
         if there is None or (self._ended_id is None and here is not None):
             return None  # what an agent says of an id is worth what it has written down
         self.session_id = theirs
+        await self._lease.move(theirs)
         return (
             f"The agent goes on with this conversation as {theirs}, no longer as {ours}: that is "
             "its id from here on."
@@ -183,6 +187,22 @@ class Link:
         self.own_work = False
         return True
 
+    async def look_for_others(self, turn_id: str) -> None:
+        """Raises SessionBusy when somebody opened the session in a terminal since the last
+        turn: what is said there, a warm agent does not know."""
+        self._ours.add(turn_id)
+        if self.kept is None:  # else it was looked for as the agent was opened
+            backend = await off_loop(self._load)
+            await self._lease.check(await off_loop(backend.users, self.session_id))
+            if self._length and await off_loop(
+                backend.prompted_since, self.session_id, self._length, self._ours
+            ):
+                raise SessionBusy(
+                    f"Somebody went on with session {self.session_id[:8]} elsewhere, which this "
+                    "agent does not know, so it was closed. Nothing was sent.\n"
+                    "Run the cell again: it goes on from there."
+                )
+
     async def work(self) -> None:
         """The agent is about to get a prompt. Raises SessionBusy when somebody took the session
         over in this moment."""
@@ -191,7 +211,10 @@ class Link:
     async def rest(self) -> None:
         """A turn is over; the agent may stay."""
         self.kept = None
-        await self._lease.rest()
+        await self._lease.rest()  # first, so that a turn that begins now comes after it
+        if self.connection is not None:
+            backend = await off_loop(self._load)
+            self._length = await off_loop(backend.length, self.session_id)
 
     async def hang_up(self) -> None:
         """Close the agent's input, and SIGTERM."""

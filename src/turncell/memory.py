@@ -73,5 +73,8 @@ class Memory:
         (prompt, last), kept = self._last[link.session_id], link.kept
         if kept is None:  # a warm agent knows what was said
             return note_for(last)
-        lacks = [text for text in said_in_blocks(last.events) if not kept.has(text)]
-        return note_for(last, lacks, None if kept.has(prompt) else prompt)
+        turn, said = last.turn_id, said_in_blocks(last.events)
+        lacks = [text for text in said if not kept.has(text, turn)]
+        if kept.has(prompt, turn):
+            return note_for(last, lacks)
+        return note_for(last, lacks, prompt, last.told)

@@ -26,11 +26,16 @@ _BY: dict[Reason | None, str] = {
 }
 
 
-def note_for(last: TurnResult, lacks: Iterable[str] = (), prompt: str | None = None) -> str | None:
+def note_for(
+    last: TurnResult,
+    lacks: Iterable[str] = (),
+    prompt: str | None = None,
+    told: str | None = None,
+) -> str | None:
     """The note about the `last` turn, None where nothing needs to be told.
 
     `lacks`: what the agent said in that turn and its own record does not have; `prompt`: the
-    prompt of that turn, if that is missing, too.
+    prompt of that turn, if that is missing, too, and with it what was `told` beside it.
     """
     lost = [text for text in lacks if text.strip()]
     what = _what_happened(last)
@@ -43,6 +48,8 @@ def note_for(last: TurnResult, lacks: Iterable[str] = (), prompt: str | None = N
         parts.append(f"Running at that moment: {'; '.join(running)}.")
     if what is not None:
         parts.append("Steps may be half done: check their state before you rely on them.")
+    if told is not None:
+        parts.append(f"Missing from the record above, you had been told:\n\n{_end_of([told])}\n")
     if prompt is not None:
         parts.append(f"Missing from the record above, the user had asked:\n\n{_end_of([prompt])}\n")
     if lost:

@@ -216,7 +216,8 @@ class Turn:
             return self._ladder(self.ladder.handle(StopStimulus.FINISHED, now))
         outcome, self.reason = _ENDS.get(event.end, (Outcome.FAILED, None))
         self.error = (event.error or _BROKE_OFF) if outcome is Outcome.FAILED else None
-        return self._end(outcome)
+        # One that was interrupted from outside is about to leave, and takes no prompt any more.
+        return self._clear_up(outcome, now) if event.end == "aborted" else self._end(outcome)
 
     def _stop_asked(self, stimulus: StopAsked, now: float) -> list[Act | Order]:
         if self.state is TurnState.CLEARING:

@@ -21,6 +21,10 @@ half-then-silent [N]  after N deltas of text (5): writes nothing any more
 half-then-closes [N]  the same, then exit code 0
 half-then-mute [N]    the same, but closes its stdout and lives on
 init-other-id         its init frames name another session
+result-other-id       its result frame does
+both-other-id         both do: the same one
+
+With ROGUE_START=forks a session is resumed as old CLIs did: as a copy, under an id of its own.
 
 The file ROGUE_LOG gets a line for each prompt, interrupt, SIGINT, SIGTERM and end of input.
 """
@@ -58,6 +62,9 @@ class Rogue:
         self.quiet_until = 0.0
         self._writing = threading.Lock()
         self._log = os.environ.get("ROGUE_LOG", os.devnull)
+        self._other = str(uuid.uuid4())
+        if os.environ.get("ROGUE_START") == "forks" and "--resume" in " ".join(words):
+            words = [*words, "--fork-session"]
         self.child = subprocess.Popen([cli, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def note(self, word: str) -> None:
@@ -151,8 +158,8 @@ class Rogue:
             self.half(line, frame)
         elif self.name == "junk":
             self.noisy(line)
-        elif self.name == "init-other-id" and frame.get("subtype") == "init":
-            self.say(json.dumps({**frame, "session_id": str(uuid.uuid4())}).encode() + b"\n")
+        elif self.renames(frame):
+            self.say(json.dumps({**frame, "session_id": self._other}).encode() + b"\n")
         elif frame.get("type") == "result":
             again = {"no-terminal": 0, "terminal-late": 0, "terminal-twice": 2}.get(self.name, 1)
             self.say(line * again)
@@ -160,6 +167,13 @@ class Rogue:
                 self.kept = [line]
         else:
             self.say(line)
+
+    def renames(self, frame: dict[str, Any]) -> bool:
+        kinds = {"init": "subtype", "result": "type"}
+        return any(
+            self.name in (f"{kind}-other-id", "both-other-id") and frame.get(key) == kind
+            for kind, key in kinds.items()
+        )
 
     def half(self, line: bytes, frame: dict[str, Any]) -> None:
         delta = frame.get("event", {}).get("delta", {})

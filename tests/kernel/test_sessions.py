@@ -82,9 +82,7 @@ def test_it_is_found_by_name_id_and_beginning_from_elsewhere(
         run(kernel, f"%%agent -s s{number} --resume {which} -o r\nwhat was it?")
         assert kernel.value("r.session_id") == session_id
         assert "remember the heron" in told_before(kernel)
-    assert (
-        "There is no session s9. The nearest: s2 (" in kernel.run("%agent resume s9").error
-    )
+    assert "There is no session s9. The nearest: s2 (" in kernel.run("%agent resume s9").error
 
 
 def test_a_branch_leaves_its_parent_alone(agent_kernel: AgentKernel) -> None:

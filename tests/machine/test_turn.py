@@ -244,7 +244,6 @@ def test_a_terminal_message_before_the_prompt_was_sent_is_dropped(situation: str
     ("end", "outcome", "reason", "error"),
     [
         ("completed", Outcome.COMPLETED, None, None),
-        ("aborted", Outcome.FAILED, None, "why"),
         ("max_turns", Outcome.FAILED, Reason.MAX_TURNS, "why"),
         ("budget", Outcome.FAILED, Reason.BUDGET, "why"),
         ("error", Outcome.FAILED, None, "why"),
@@ -257,6 +256,15 @@ def test_the_agents_own_end(
     assert (turn.outcome, turn.reason, turn.error) == (outcome, reason, error)
     assert turn.receipt(opened=True, text_chars=0) is None
     assert not turn.closed_connection
+
+
+def test_an_agent_that_somebody_else_interrupted_is_closed() -> None:
+    turn = turn_after(*RUN)
+    assert turn.handle(finished("aborted", error="why"), 5.0) == [Act.REAP]
+    assert not turn.over
+    turn.handle(do.Cleared(), 6.0)
+    assert (turn.outcome, turn.error, turn.closed_connection) == (Outcome.FAILED, "why", True)
+    assert turn.receipt(opened=True, text_chars=0) is None
 
 
 def test_an_unknown_end_is_a_failure() -> None:

@@ -339,7 +339,8 @@ async def test_the_agents_own_ends(
     assert result.error == (finish.error or turn._BROKE_OFF)
     assert result.text == "half"
     assert (await room.send("next").gone(within=1)).outcome is Outcome.COMPLETED
-    assert len(room.backend.connections) == 1  # an error of the agent leaves it warm
+    # An error of the agent leaves it warm; one that somebody else interrupted is about to leave.
+    assert len(room.backend.connections) == (2 if finish.end == "aborted" else 1)
 
 
 @jumped

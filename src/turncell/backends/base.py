@@ -15,7 +15,7 @@ takes: the driver bounds every call, and ends the process by its pid if it must.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -66,14 +66,19 @@ class Damage(str, Enum):
 @dataclass(frozen=True, slots=True)
 class Kept:
     """What an agent has written down of a conversation: the texts of both sides (at least
-    those of the last turns), and what is wrong with it."""
+    those of the last turns), and what is wrong with it. `asked` tells where the texts of a turn
+    begin, under "" for a turn that it does not name; None: that is not known."""
 
     texts: tuple[str, ...] = ()
     damage: Damage = Damage.NONE
+    asked: Mapping[str, int] | None = None
 
-    def has(self, text: str) -> bool:
-        """Whether it has this text, alone or as a part of one."""
-        return any(text.strip() in known for known in self.texts)
+    def has(self, text: str, turn_id: str) -> bool:
+        """Whether it has this text of this turn, alone or as a part of one. People say the same
+        thing twice ("Go on."), so what was said before the turn does not count."""
+        asked = {"": 0} if self.asked is None else self.asked
+        begins = asked.get(turn_id, asked.get("", len(self.texts)))
+        return any(text.strip() in known for known in self.texts[begins:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +189,12 @@ class Backend(Protocol):
 
         Raises SettingError when that cannot be read.
         """
+
+    def length(self, session_id: str) -> int:
+        """How long the record is (bytes). May block."""
+
+    def prompted_since(self, session_id: str, length: int, ours: Collection[str]) -> bool:
+        """Whether a prompt that is not `ours` was written behind that length. May block."""
 
     def users(self, session_id: str) -> Sequence[Survivor]:
         """The agents that have it open and were not started by turncell. May block."""

@@ -6,7 +6,7 @@ them takes 1 to 3 s, so the runtime does it in a worker thread on first use.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import anyio
@@ -77,6 +77,14 @@ class ClaudeBackend:
     def kept(self, session_id: str) -> Kept | None:
         """What the agent has written down of a conversation."""
         return claude_transcript.kept(session_id)
+
+    def length(self, session_id: str) -> int:
+        """How long its record is."""
+        return claude_transcript.length(session_id)
+
+    def prompted_since(self, session_id: str, length: int, ours: Collection[str]) -> bool:
+        """Whether somebody prompted it since it was so long."""
+        return claude_transcript.prompted_since(session_id, length, ours)
 
     def users(self, session_id: str) -> Sequence[Survivor]:
         """The agents of others that have it open, in a terminal say."""

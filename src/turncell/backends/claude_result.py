@@ -21,6 +21,10 @@ _ENDS = {
     "error_max_budget_usd": "budget",
 }
 _KEPT = "The conversation is kept: run the cell again to go on."
+_OTHERWISE = (
+    "Another prompt may pass. If none does, the agent's record of the conversation is damaged: "
+    "%agent new NAME --carry {} starts one that knows what the journal has."
+)
 #: What to do about an API error, by the kind the agent gives it.
 _ADVICE = {
     "authentication_failed": "Set ANTHROPIC_API_KEY, or log in with the agent's own command. "
@@ -58,8 +62,8 @@ def error_of(message: ResultMessage, end: str, kind: str | None) -> str | None:
     said = said or f"the agent ended early ({message.terminal_reason or message.subtype})"
     if kind is None:
         return said
-    advice = _ADVICE.get(kind, "Another prompt may pass; --new starts the session afresh.")
-    return f"{said}\n{advice}"
+    advice = _ADVICE.get(kind, _OTHERWISE)
+    return f"{said}\n{advice.format(message.session_id)}"
 
 
 def refused(why: str | None) -> str | None:

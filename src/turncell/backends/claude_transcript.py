@@ -11,7 +11,7 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,34 @@ def kept(session_id: str) -> Kept | None:
     if not any(record.get("type") in ("user", "assistant") for record in known):
         return Kept(damage=Damage.UNUSABLE)
     damage = Damage.TORN if records[-1] is None else Damage.NONE
-    return Kept(tuple(text for record in known for text in _texts(record)), damage)
+    texts, asked = list[str](), dict[str, int]()
+    for record in known:
+        # A prompt has the id of its turn; in a branch its parent's has.
+        origin = record.get("forkedFrom") or {}
+        asked[str(origin.get("messageUuid") or record.get("uuid"))] = len(texts)
+        texts += _texts(record)
+    if any("forkedFrom" in record for record in known):
+        asked[""] = 0  # a branch of a branch has lost the ids of its first turns
+    return Kept(tuple(texts), damage, asked)
+
+
+def length(session_id: str) -> int:
+    """How long the record is (bytes), 0 where there is none."""
+    path = _find(session_id)
+    return 0 if path is None else path.stat().st_size
+
+
+def prompted_since(session_id: str, length: int, ours: Collection[str]) -> bool:
+    """Whether a prompt that is not `ours` was written down behind this length of the record."""
+    path = _find(session_id)
+    if path is None:
+        return False
+    with path.open("rb") as file:
+        file.seek(length)
+        records = map(_record, file.read().split(b"\n"))
+        # What the agent is told of its own tasks has the source "system".
+        prompts = [r for r in records if r and r.get("promptSource") not in (None, "system")]
+        return any(r.get("uuid") not in ours for r in prompts)
 
 
 def fork(session_id: str) -> str:

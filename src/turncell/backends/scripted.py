@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
+from collections.abc import Collection
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -82,6 +83,14 @@ class ScriptedBackend:
         """What a session wrote down."""
         known = self.memory.get(session_id)
         return None if known is None else Kept(tuple(text for pair in known for text in pair))
+
+    def length(self, session_id: str) -> int:
+        """How much a session wrote down."""
+        return len(self.memory.get(session_id, ()))
+
+    def prompted_since(self, session_id: str, length: int, ours: Collection[str]) -> bool:
+        """Nobody else writes there."""
+        return False
 
     def users(self, session_id: str) -> tuple[Survivor, ...]:
         """Nobody else."""
