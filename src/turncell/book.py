@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from turncell.archive.archive import DAYS, SIZE, Archive
-from turncell.archive.notebook import notebook_of
+from turncell.archive.notebook import here, notebook_of
 from turncell.archive.register import Entry
 from turncell.backends.base import Backend
 from turncell.config import agent_home
@@ -57,7 +57,7 @@ class Book:
         self.max_warm = 3
         self.idle_limit = 1800.0
         self.archive = Archive()
-        self.home = os.getcwd()  # where the kernel began: relative names start there
+        self.home = here()  # where the kernel began: relative names start there
         self.notebook = notebook_of(os.environ, {}, self.home)
         self.results: list[TurnResult] = []
         self.turns: list[TurnHandle] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections import deque
@@ -14,6 +13,7 @@ import anyio
 
 from turncell import stimuli as st
 from turncell.archive.archive import Archive
+from turncell.archive.notebook import here
 from turncell.archive.register import Entry
 from turncell.backends.base import Prompt
 from turncell.config import agent_home
@@ -134,7 +134,7 @@ class Conversation:
         facts = {
             "name": self.name,
             "notebook": home.notebook,
-            "cwd": order.settings.cwd or os.getcwd(),
+            "cwd": order.settings.cwd or here(),
             "agent_home": agent_home(),
         }
         fresh = self._candidate is None and not (self.opened or self.turns)

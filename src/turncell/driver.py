@@ -74,6 +74,7 @@ class TurnRun:
         self._painter = Painter(view, self.record.look, keeper.flush if keeper else None)
         self.starting = anyio.CancelScope()
         self._released: Outcome | None = None
+        self._said = 0  # lines of ours
         self._acts = Acts(self)
         self.tasks: TaskGroup
 
@@ -105,6 +106,8 @@ class TurnRun:
                 self.link.receive = None
             await self.link.close()
             await self._painter.draw_last()
+            if self._keeper is not None:
+                await self._keeper.end(self.record.result(), self.link.opened)
         finally:
             # Also when the loop ends under it: nobody may be left waiting.
             if self.turn.outcome is None:
@@ -162,6 +165,7 @@ class TurnRun:
 
     def _say(self, text: str, level: str = "warning") -> None:
         """Have the user see a line."""
+        self._said += 1
         self._keep(self._event(ev.Notice, text=text, level=level))
 
     def _event(self, kind: type[ev.Event], **fields: object) -> ev.Event:
@@ -185,7 +189,7 @@ class TurnRun:
         with self.starting:
             try:
                 await self.link.ready(self._settings, self._say)
-                await self._memory.look_up(self.link)
+                await self._memory.look_up(self.link, self._say)
             except TurncellError as error:
                 self.put(st.StartFailed(str(error)))
                 return
@@ -200,19 +204,21 @@ class TurnRun:
 
     def _brief(self) -> None:
         """Have the model told about the turn before, if that did not end by itself."""
-        note = self._memory.note(self.link) if self._settings.tell else None
+        note = self._memory.note(self.link, tell=self._settings.tell)
         if note is not None:
             self._prompt = replace(self._prompt, note=note)
-            self._keep(self._event(ev.ModelTold, text=note))
 
     def _send(self) -> None:
         self.tasks.start_soon(self._hand_over)
 
     async def _hand_over(self) -> None:
         try:
-            await self.link.work()
-            await self.link.look_for_others(self.turn.turn_id)
-            if self.link.connection is not None:
+            await self.link.work(self.turn.turn_id)
+            if self.turn.ladder.engaged:  # it was stopped before the agent had it
+                self.put(st.Acked(withdrawn=True))
+            elif self.link.connection is not None:
+                if self._prompt.note:
+                    self._keep(self._event(ev.ModelTold, text=self._prompt.note))
                 await self.link.connection.send(self._prompt)
         except OSError as error:
             self.put(st.Gone(str(error)))
@@ -227,10 +233,13 @@ class TurnRun:
         """Show the last picture, then let those who wait go on."""
         if moved := await self.link.settle_id():
             self._say(moved)
+        said = self._said
         async with anyio.create_task_group() as ending:
             ending.start_soon(self._painter.finish)
             if self._keeper is not None:
                 ending.start_soon(self._keeper.end, self.record.result(), self.link.opened)
+        if self._said != said:  # that the end could not be written down
+            await self._painter.draw_last()
         self._over()
 
     def _over(self) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from turncell.archive.archive import Archive
-from turncell.archive.claims import Claims
 from turncell.archive.files import moment
+from turncell.archive.notebook import here
 from turncell.archive.register import Entry
 from turncell.backends.base import Damage
 from turncell.book import Book
@@ -92,7 +91,7 @@ class Finder:
             if earlier is None or earlier.id in book.sessions:
                 return self._use(self._used_here())
             which = earlier.id
-        if which in book.names:
+        if which in book.names and self._used(which):
             return self._use(which)
         found = self.find(which)
         if found.session_id in book.sessions:
@@ -101,6 +100,12 @@ class Finder:
         self._bind(name, found)
         return f"Session {name} goes on as {found.session_id} with the next prompt." + (
             found.warning + self._in_use(found.session_id)
+        )
+
+    def _used(self, name: str) -> bool:
+        known = self._book.conversation(name)
+        return (
+            known.opened or known.busy or not self._archive.register.has(name, self._book.notebook)
         )
 
     def _used_here(self) -> str:
@@ -123,7 +128,7 @@ class Finder:
         self._book.current = name
 
     def _in_use(self, session_id: str) -> str:
-        other = Claims(self._archive.claims).get(session_id)
+        other = self._archive.claims.get(session_id)
         if other is None:
             return ""
         return (
@@ -131,24 +136,25 @@ class Finder:
             "NAME, or take it over with --in-use take, which ends that agent."
         )
 
-    def fork(self, parent: str, name: str) -> str:
-        """Branch a session of this kernel under a new name; returns the branch's id.
+    def fork(self, parent: str, name: str, found: Found | None = None) -> str:
+        """Branch a session of this kernel, or one that was found, under a new name; returns the
+        branch's id. The branch has what the agent has written down by now.
 
-        The branch has what the agent has written down by now. Raises UsageError when the name
-        is taken, or there is nothing to branch.
+        Raises UsageError when the name is taken, or there is nothing to branch.
         """
         book, old = self._book, self._book.conversation(parent)
         if name in book.names and (book.conversation(name).opened or book.conversation(name).turns):
             raise UsageError(f"There is a session {name} already. Choose another name.")
         new = book.conversation(name)
-        session_id = book.load().fork(old.session_id)
-        facts = {"name": name, "notebook": book.notebook, "cwd": os.getcwd()}
+        parent_id = old.session_id if found is None else found.session_id
+        session_id = book.load().fork(parent_id)
+        facts = {"name": name, "notebook": book.notebook, "cwd": here()}
         facts["agent_home"] = agent_home()
         with readable(self._archive):
             entry = self._archive.register.update(
-                session_id, parent=old.session_id, opened=True, last_used=moment(), **facts
+                session_id, parent=parent_id, opened=True, last_used=moment(), **facts
             )
-        new.memory.inherit(old.memory, old.session_id, session_id)
+        new.memory.inherit(old.memory, parent_id, session_id)
         new.bind(session_id, entry)
         return session_id
 
@@ -173,8 +179,7 @@ class Finder:
 
 
 def _nothing_left(entry: Entry) -> str:
-    here = agent_home()
-    if entry.agent_home != here:
+    if entry.agent_home != agent_home():
         place = entry.agent_home or "the agent's usual directory"
         return (
             f"The agent has no record of {entry} here: it was kept in {place}. Set "

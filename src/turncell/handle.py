@@ -198,8 +198,6 @@ def _stopped_line(result: TurnResult) -> str:
     if not result.text and result.receipt is not None and not result.receipt.resumable:
         return "stopped before the conversation began; run the cell again to begin it."
     kept = "the partial text is kept" if result.text else "stopped before it said anything"
-    if result.text and result.outcome is Outcome.KILLED:
-        kept += " here, though not in the conversation"
     return f"{kept}; the next cell resumes the conversation."
 
 

@@ -7,18 +7,20 @@ waited for only so long: a full or hung disk costs the journal, not the turn and
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import anyio
 
 from turncell.archive.archive import Archive
-from turncell.archive.claims import started
-from turncell.archive.files import moment, private
+from turncell.archive.claims import host, started
+from turncell.archive.files import moment
 from turncell.archive.journal import Journal
 from turncell.archive.register import RUNNING
 from turncell.events import Event, SessionOpened
-from turncell.outcome import TurnResult
+from turncell.outcome import Outcome, TurnResult
 from turncell.painter import off_loop
 
 __all__ = ["Keeper"]
@@ -31,9 +33,26 @@ LAP = 0.5
 _MOST_TITLE = 80
 
 
+class Stage(Enum):
+    """How far a turn is, as the disk sees it."""
+
+    WAITING = 0  # in line
+    JOURNALED = 1  # it has begun, on a session that may be another's
+    ENTERED = 2  # its session is ours, and the register says so
+    ENDED = 3
+
+
+class Opened(Enum):
+    """Whether the agent took the prompt up, and the entry says so."""
+
+    NO = 0
+    HEARD = 1
+    ENTERED = 2
+
+
 class Keeper:
-    """One turn's. `facts` are fields of the session's entry: name, notebook, cwd, ....
-    `offer` finds a line for the beginning of a conversation; `say` gets what the user must see."""
+    """One turn's. `facts` are fields of the session's entry: name, notebook, cwd, ...;
+    `offer` finds a line for the beginning of a conversation; `say` shows the user a line."""
 
     def __init__(
         self,
@@ -49,20 +68,21 @@ class Keeper:
         self._prompt = prompt
         self._facts = facts
         self._at = at
+        self._offer = offer
+        self.say: Callable[[str, str], None] = _nobody
+        self._stage = Stage.WAITING
         self._session_id = ""
         self._journal: Journal | None = None
         self._stirred = anyio.Event()
-        self._opened = False
-        self._ours = False  # the session: nobody else has it open
-        self._entered = False
-        self._offer = offer
-        self.say: Callable[[str, str], None] = _nobody
-        self._said = False
-        self._busy = False
-        self._limiter = anyio.CapacityLimiter(1)  # a hung disk must not use up the threads
+        self._opened = Opened.NO
+        self._counted = False  # this turn, in the entry
+        self._troubled = False  # and the user was told
+        # A worker that was not waited for may still be at it when the next one comes.
+        self._writing = threading.Lock()
 
     def open(self, session_id: str) -> None:
         """The turn's place in the line came, and this is its session."""
+        self._stage = Stage.JOURNALED
         self._session_id = session_id
         head: dict[str, Any] = {
             "turn_id": self._turn_id,
@@ -71,23 +91,24 @@ class Keeper:
             "notebook": self._facts["notebook"],
             "began": moment(),
             "at": self._at,
+            "host": host(),
             "pid": os.getpid(),
             "started": started(os.getpid()),
             "prompt": self._prompt,
         }
-
         path = self._archive.journals.path(session_id, self._turn_id)
         self._journal = Journal(path, head)
 
     async def enter(self) -> None:
         """Write down that the session is used: only now, for it may have been another's."""
-        self._ours = True
+        self._stage = Stage.ENTERED
         offers: list[str | None] = []
 
         def work() -> None:
             self._archive.catch_up()
             offers.append(self._offer() if self._offer is not None else None)
-            self._enter(left=RUNNING)
+            if self._stage is Stage.ENTERED:
+                self._enter(left=RUNNING)
 
         await self._bounded(work, BOUND)
         for line in filter(None, offers):
@@ -95,14 +116,17 @@ class Keeper:
 
     def add(self, event: Event) -> None:
         """Something happened in the turn."""
-        if self._journal is not None:
-            self._opened |= isinstance(event, SessionOpened)
+        if self._journal is not None and self._stage is not Stage.ENDED:
             self._journal.add(event)
             self._stirred.set()
+            if isinstance(event, SessionOpened) and self._opened is Opened.NO:
+                self._opened = Opened.HEARD
 
     async def flush(self) -> None:
-        """Have on disk what was added: called before it is shown."""
-        await self._bounded(self._write, BRIEF)
+        """Have on disk what was added: called before it is shown. While the disk does not
+        answer, nothing waits for it a second time."""
+        if not self._writing.locked():
+            await self._bounded(self._write, BRIEF)
 
     async def run(self) -> None:
         """Write what is not shown, because the view is stuck or is none."""
@@ -113,51 +137,55 @@ class Keeper:
             await anyio.sleep(LAP)
 
     async def end(self, result: TurnResult, opened: bool) -> None:
-        """The turn is over; `opened` says whether the agent has written its session down."""
+        """The turn is over, or could not be stopped and goes on; `opened` says whether the
+        agent has written its session down."""
+        ours = self._stage is Stage.ENTERED
+        goes_on = result.outcome is Outcome.UNSTOPPED
+        if not goes_on:
+            self._stage = Stage.ENDED
 
         def work() -> None:
-            if self._journal is not None:
+            if self._journal is not None and not goes_on:
                 self._journal.close(result)
                 if self._journal.trouble is not None:
                     self._archive.owe(self._journal)
-            if self._ours and result.session_id != self._session_id:
+            if ours and result.session_id != self._session_id:
                 self._move(result.session_id)
-            if self._ours:
+            if ours:
                 self._enter(left=str(result.outcome), opened=opened)
 
         await self._bounded(work, BOUND)
 
     def _write(self) -> None:
-        if self._journal is not None:
-            self._journal.write()
-        if self._entered and self._opened and not self._facts.get("opened"):
-            self._facts["opened"] = True
+        if self._journal is None or self._stage is Stage.ENDED:
+            return
+        self._journal.write()
+        if self._opened is Opened.HEARD and self._stage is Stage.ENTERED:
+            self._opened = Opened.ENTERED
             self._enter(left=RUNNING, opened=True)
 
     def _move(self, session_id: str) -> None:
         """The agent gave the conversation another id."""
         self._facts["parent"], self._session_id = self._session_id, session_id
         if self._journal is not None:
-            path = self._archive.journals.path(session_id, self._turn_id)
-            private(path.parent)
-            self._journal.path.rename(path)
+            self._journal.move(self._archive.journals.path(session_id, self._turn_id))
 
     def _enter(self, **changes: Any) -> None:
         fields = {**self._facts, **changes, "last_used": moment()}
-        if not self._entered:  # this turn is not counted yet
+        if not self._counted:
             entry = self._archive.register.get(self._session_id)
             fields["turns"] = entry.turns + 1 if entry is not None else 1
             if entry is None or not entry.first_prompt:
                 fields["first_prompt"] = " ".join(self._prompt.split())[:_MOST_TITLE]
         self._archive.register.update(self._session_id, **fields)
-        self._entered = True
+        self._counted = True
 
     async def _bounded(self, work: Callable[[], None], seconds: float) -> None:
         with anyio.move_on_after(seconds) as scope:
-            while self._busy:
+            while self._writing.locked():
                 await anyio.sleep(0.01)
             try:
-                await off_loop(self._at_work, work, limiter=self._limiter)
+                await off_loop(self._at_work, work)
             except OSError as error:
                 self._trouble(error.strerror or str(error))
             if self._journal is not None and self._journal.trouble is not None:
@@ -166,16 +194,13 @@ class Keeper:
             self._trouble(f"the disk does not answer in {seconds:.0f} s")
 
     def _at_work(self, work: Callable[[], None]) -> None:
-        self._busy = True  # one that was not waited for may still be at it
-        try:
+        with self._writing:
             work()
-        finally:
-            self._busy = False
 
     def _trouble(self, why: str) -> None:
         """Say once that the disk did not take it."""
-        if not self._said:
-            self._said = True
+        if not self._troubled:
+            self._troubled = True
             self.say(
                 f"The journal cannot be written ({why}): what this turn says is kept here and in "
                 f"its result, but would not survive the kernel. Look at {self._archive.directory}.",

@@ -7,7 +7,6 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -26,23 +25,29 @@ T = TypeVar("T")
 LAP = 0.25
 #: Seconds that files may take: a turn is worth more than its claim.
 BOUND = 3.0
+#: Seconds that it takes at most to end the agent of somebody else.
+ENDING = 5.0
+
+_UNWRITTEN = (
+    "It cannot be written down that this session is in use ({}): see that no other kernel uses it."
+)
 
 #: Looks for processes that have the session open and are not ours.
 Users = Callable[[], Iterable[Survivor]]
 
 
 class Lease:
-    """Lives on the runtime loop. `directory` holds the claims of all kernels; None: nobody
-    else is looked for. `idle` tells after how many seconds an unused agent is closed."""
+    """Lives on the runtime loop. `claims` are those of all kernels; None: nobody else is
+    looked for. `idle` tells after how many seconds an unused agent is closed."""
 
     def __init__(
         self,
-        directory: Path | None,
+        claims: Claims | None,
         name: str = "",
         notebook: str = "",
         idle: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        self._claims = None if directory is None else Claims(directory)
+        self._claims = claims
         self._name = name
         self._notebook = notebook
         self._idle = idle
@@ -58,55 +63,67 @@ class Lease:
         """
         if self._claims is None:
             return
-        claim = Claim.mine(session_id, self._owner, self._name, self._notebook)
-        if self._claim is not None and self._claim.session_id == session_id:
-            claim = dataclasses.replace(self._claim, until=None)
-        over, waits = None, False
-        while (other := await self._try(claim, over, say, users)) is not None:
-            if isinstance(other, Claim) and other.of_this_process and not other.working:
-                over = other.owner  # another name for it in this kernel: whose turn it is, has it
-                continue
-            mine_to_take = isinstance(other, Claim) and in_use is not InUse.REFUSE
-            if in_use is InUse.REFUSE or (in_use is InUse.TAKE and not mine_to_take):
-                raise SessionBusy(_choices(session_id, other))
-            if isinstance(other, Claim) and (in_use is InUse.TAKE or not other.working):
-                over = other.owner
-                say(f"The session was taken over: {other}.")
-                continue
-            if not waits:
-                waits = True
-                say(f"Waiting for the session: {other}.")
-            await anyio.sleep(LAP)
+        self._claim = claim = Claim.mine(session_id, self._owner, self._name, self._notebook)
+        over: Claim | None = None
+        waits = False
+        try:
+            while (other := await self._try(claim, over, in_use, say, users)) is not None:
+                over = self._may_take(other, in_use)
+                if over is None and in_use is not InUse.WAIT:
+                    raise SessionBusy(_choices(session_id, other))
+                if over is None:
+                    if not waits:
+                        say(f"Waiting for the session: {other}.")
+                    waits = True
+                    await anyio.sleep(LAP)
+        except BaseException:
+            self._claim = None  # a worker that was not waited for sees that it is not wanted
+            raise
+        if over is not None and not over.of_this_process:
+            say(f"The session was taken over: {over}.")
+
+    def _may_take(self, other: Claim | Survivor, in_use: InUse) -> Claim | None:
+        """The claim that need not count, if this one need not."""
+        if not isinstance(other, Claim):
+            return None
+        # Of two names of one kernel, whose turn it is has the session.
+        gives_way = not other.working and (other.of_this_process or in_use is InUse.WAIT)
+        return other if gives_way or in_use is InUse.TAKE else None
 
     async def _try(
-        self, claim: Claim, over: str | None, say: Callable[[str], None], users: Users
+        self,
+        claim: Claim,
+        over: Claim | None,
+        in_use: InUse,
+        say: Callable[[str], None],
+        users: Users,
     ) -> Claim | Survivor | None:
-        claims = self._claims
+        claims, by_force = self._claims, in_use is InUse.TAKE
         assert claims is not None
 
         def work() -> Claim | Survivor | None:
-            other = claims.take(claim, over=over)
+            other = claims.take(claim, over=over, by_force=by_force)
             stranger = None if other is not None else next(iter(users()), None)
-            if stranger is not None:
+            if stranger is not None or (other is None and self._claim is not claim):
                 claims.release(claim)
             return other or stranger
 
-        try:
-            other = await off_loop(work)
-        except OSError as error:
-            say(
-                f"It cannot be written down that this session is in use "
-                f"({error.strerror or error}): see that no other kernel uses it."
-            )
-            return None
-        if not isinstance(other, Claim):
-            self._claim = claim
-        return other
+        with anyio.move_on_after(BOUND if over is None else BOUND + ENDING) as scope:
+            try:
+                return await off_loop(work)
+            except OSError as error:
+                say(_UNWRITTEN.format(error.strerror or error))
+        if scope.cancelled_caught:
+            say(_UNWRITTEN.format("the disk does not answer"))
+        return None
 
     async def has_agent(self, pid: int | None, token: str) -> None:
-        """An agent has the session open now."""
+        """The token of an agent that is about to be started, then its process. Raises
+        SessionBusy when the session was taken over: that agent may not go on."""
         if self._claim is not None:
-            await self._keep(await off_loop(self._claim.with_agent, pid, token))
+            claim = await off_loop(self._claim.with_agent, pid, token)
+            if not await self._keep(claim):
+                raise _taken()
 
     async def check(self, users: Iterable[Survivor]) -> None:
         """Raises SessionBusy when there is one of these."""
@@ -133,9 +150,7 @@ class Lease:
         if self._claim is None or self._claim.working:
             return
         if not await self._keep(dataclasses.replace(self._claim, until=None)):
-            raise SessionBusy(
-                "The session was just taken over by another. Nothing was sent: run it again."
-            )
+            raise _taken()
 
     async def rest(self) -> None:
         """The turn is over; the agent may stay."""
@@ -169,12 +184,22 @@ class Lease:
         return None
 
 
+def _taken() -> SessionBusy:
+    return SessionBusy(
+        "The session was just taken over by another. Nothing was sent: run it again."
+    )
+
+
 def _choices(session_id: str, other: Claim | Survivor) -> str:
     if isinstance(other, Claim):
-        who, take = str(other), "or take it over with --in-use take, which ends that agent"
+        who, take = str(other), f"or take it over with --in-use take, {_how(other)}"
     else:
         who, take = f"process {other} has it open", "or end that process yourself"
     return (
         f"Session {session_id[:8]} is in use: {who}. Nothing was sent.\n"
         f"Wait for it with --in-use wait, branch it with --fork NAME, {take}."
     )
+
+
+def _how(other: Claim) -> str:
+    return "which ends that agent" if other.here else "once you have ended its agent there"

@@ -14,9 +14,10 @@ from functools import partial
 import anyio
 
 from turncell import events as ev
+from turncell import notices
 from turncell.backends.base import NOBODY, Backend, Connection, Damage, Hangup, Kept, Launch
 from turncell.config import launch_key
-from turncell.errors import SessionBusy
+from turncell.errors import SessionBusy, SettingError
 from turncell.family import Family
 from turncell.lease import Lease
 from turncell.painter import off_loop
@@ -26,19 +27,11 @@ __all__ = ["Link"]
 
 #: Seconds an agent gets to leave politely before it is killed.
 POLITE = 1.5
+#: Seconds that a look at the agent's own files may take: a turn does not wait for them longer.
+BRIEF = 2.0
 
 #: Loads the backend: importing an SDK can take seconds, so it may not be on the loop.
 LoadBackend = Callable[[], Backend]
-
-_MISSING = (
-    "No conversation was found under {}, so a new one was started: the agent does not remember "
-    "what was said before.\n%agent new NAME --carry {} starts one that knows what the journal has."
-)
-_TORN = (
-    "The agent's own record of {} is damaged at its end: the agent was killed as it wrote. What is "
-    "missing of the last turn is told to it again.\n%agent new NAME --carry {} starts a session "
-    "that knows all that the journal has."
-)
 
 
 class Link:
@@ -100,8 +93,9 @@ class Link:
                 self._deliver(event)
 
         if self.kept is not None and self.kept.damage is Damage.TORN:
-            say(_TORN.format(self.session_id[:8], self.session_id))
+            say(notices.TORN.format(self.session_id[:8], self.session_id))
         exact = self.typed_id and not self.reached
+        await self._lease.has_agent(None, token)
         launch = Launch(settings, self.session_id, self.opened, exact, token)
         self.connection = await backend.connect(launch, deliver)
         self._key = launch_key(settings)
@@ -109,7 +103,7 @@ class Link:
         await self._lease.has_agent(self.connection.pid, token)
         if self.connection.history_missing:
             self.opened = False
-            say(_MISSING.format(self.session_id[:8], self.session_id))
+            say(notices.MISSING.format(self.session_id[:8], self.session_id))
 
     async def _take(self, backend: Backend, settings: Settings, say: Callable[[str], None]) -> None:
         """Have the session for ourselves, and see what there is to resume of it."""
@@ -121,7 +115,7 @@ class Link:
         if exact:
             return  # as it is, or not at all
         if self.opened and not usable:
-            say(_MISSING.format(ours[:8], ours))
+            say(notices.MISSING.format(ours[:8], ours))
         self.opened = usable
         if self.kept.damage is Damage.UNUSABLE:  # the agent would neither resume nor begin it
             self.session_id = str(uuid.uuid4())
@@ -135,15 +129,15 @@ class Link:
         if theirs == ours:
             return None
         backend = await off_loop(self._load)
-        there, here = await off_loop(backend.kept, theirs), await off_loop(backend.kept, ours)
-        if there is None or (self._ended_id is None and here is not None):
-            return None  # what an agent says of an id is worth what it has written down
-        self.session_id = theirs
-        await self._lease.move(theirs)
-        return (
-            f"The agent goes on with this conversation as {theirs}, no longer as {ours}: that is "
-            "its id from here on."
-        )
+        with anyio.move_on_after(BRIEF), suppress(OSError, SettingError):
+            there = await off_loop(backend.kept, theirs)
+            here = await off_loop(backend.kept, ours)
+            # What an agent says of an id is worth what it has written down.
+            if there is not None and (self._ended_id is not None or here is None):
+                self.session_id = theirs
+                await self._lease.move(theirs)
+                return notices.MOVED.format(theirs, ours)
+        return None
 
     def _deliver(self, event: ev.Event | Hangup) -> None:
         if isinstance(event, Hangup):
@@ -187,26 +181,21 @@ class Link:
         self.own_work = False
         return True
 
-    async def look_for_others(self, turn_id: str) -> None:
-        """Raises SessionBusy when somebody opened the session in a terminal since the last
-        turn: what is said there, a warm agent does not know."""
+    async def work(self, turn_id: str) -> None:
+        """The agent is about to get a prompt. Raises SessionBusy when it may not have it:
+        somebody took the session over, or went on with it in a terminal since the last turn,
+        which a warm agent does not know."""
+        self._opened_id = self._ended_id = None
         self._ours.add(turn_id)
-        if self.kept is None:  # else it was looked for as the agent was opened
-            backend = await off_loop(self._load)
-            await self._lease.check(await off_loop(backend.users, self.session_id))
-            if self._length and await off_loop(
-                backend.prompted_since, self.session_id, self._length, self._ours
-            ):
-                raise SessionBusy(
-                    f"Somebody went on with session {self.session_id[:8]} elsewhere, which this "
-                    "agent does not know, so it was closed. Nothing was sent.\n"
-                    "Run the cell again: it goes on from there."
-                )
-
-    async def work(self) -> None:
-        """The agent is about to get a prompt. Raises SessionBusy when somebody took the session
-        over in this moment."""
         await self._lease.work()
+        if self.kept is not None:
+            return  # it was looked for as the agent was opened
+        backend = await off_loop(self._load)
+        with anyio.move_on_after(BRIEF), suppress(OSError):
+            await self._lease.check(await off_loop(backend.users, self.session_id))
+            since = backend.prompted_since, self.session_id, self._length, frozenset(self._ours)
+            if self._length and await off_loop(*since):
+                raise SessionBusy(notices.WENT_ON.format(self.session_id[:8]))
 
     async def rest(self) -> None:
         """A turn is over; the agent may stay."""
@@ -214,7 +203,9 @@ class Link:
         await self._lease.rest()  # first, so that a turn that begins now comes after it
         if self.connection is not None:
             backend = await off_loop(self._load)
-            self._length = await off_loop(backend.length, self.session_id)
+            with anyio.move_on_after(BRIEF), suppress(OSError):
+                self._length = await off_loop(backend.length, self.session_id)
+                self._ours.clear()
 
     async def hang_up(self) -> None:
         """Close the agent's input, and SIGTERM."""

@@ -32,10 +32,6 @@ __all__ = ["AgentMagics"]
 _RENAMED = {"ack_timeout": "ack", "grace_timeout": "grace", "settings_files": "sources"}
 
 
-#: Twin of `settings.Strategy`, which loading the extension need not import.
-_STRATEGIES = ["", "interrupt_then_kill", "interrupt", "kill"]
-
-
 def _seconds(means: str) -> Any:
     return Float(None, allow_none=True, min=0.0, help=means).tag(config=True)
 
@@ -108,14 +104,23 @@ class AgentMagics(Magics):
         """The options with the session that they mean, which can take a prompt."""
         book = self.book()
         name = options.session or book.current
+        if options.resume or options.fork:
+            self._say_starting()  # it can take a second to find it, the first time
+        found = self.finder().find(options.resume) if options.resume is not None else None
         if options.fork is not None:
-            self.finder().fork(name, options.fork)
-            name = options.fork
+            self.finder().fork(name, options.fork, found)
+            name, found = options.fork, None
         book.check(name)
-        if options.resume is None:
-            return replace(options, session=name)
-        found = self.finder().find(options.resume)
-        return replace(options, session=name, resume=found.session_id, found=found)
+        resume = found.session_id if found is not None else None
+        return replace(options, session=name, resume=resume, found=found)
+
+    def _say_starting(self) -> None:
+        """A line that the turn's own output takes the place of."""
+        if can_ask(self.shell):
+            from IPython.display import clear_output
+
+            self.say("starting: looking for the session")
+            clear_output(wait=True)
 
     def _run_and_wait(self, prompt: str, options: CellOptions, settings: Settings) -> None:
         presses = Presses()

@@ -19,8 +19,6 @@ __all__ = [
     "CELL_HELP", "LINE_HELP", "CellOptions", "parse_cell", "parse_words", "words_of",
 ]  # fmt: skip
 
-#: What a session may be called: words that are easy to type again.
-
 
 def _number(text: str) -> float:
     try:
@@ -208,7 +206,7 @@ def _check(values: dict[str, Any]) -> None:
     out, chosen = values.get("out"), [n for n in ("new", "resume", "fork") if values.get(n)]
     if out is not None and (not out.isidentifier() or keyword.iskeyword(out)):
         raise UsageError(f"%%agent: --out {out} is no variable name. Nothing was run.")
-    if len(chosen) > 1:
+    if len(chosen) > 1 and chosen != ["resume", "fork"]:  # these branch what was found
         both = " and ".join(f"--{name}" for name in chosen)
         raise UsageError(f"%%agent: {both} exclude each other. Nothing was run.")
     for name in filter(None, (values.get("session"), values.get("fork"))):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from turncell.archive.claims import Claims
 from turncell.archive.journals import Logged
 from turncell.archive.register import RUNNING, Entry
 from turncell.config import agent_home
@@ -14,6 +13,7 @@ from turncell.errors import UsageError
 from turncell.rows import Rows
 
 if TYPE_CHECKING:
+    from turncell.conversation import Conversation
     from turncell.magics import AgentMagics
     from turncell.outcome import TurnResult
 
@@ -50,11 +50,10 @@ class SessionCommands:
         by_id = {entry.id: entry for entry in entries}
         mine = [self._book.conversation(each) for each in self._book.names]
         for known in mine:
-            row = self._row(by_id.get(known.session_id) or Entry(known.session_id, known.name))
-            used = known.last_used
-            row.update(name=known.name, turns=known.turns, resumable=known.opened)
-            row["last used"] = row["last used"] if used is None else _clock(used)
-            row["left"] = RUNNING if known.busy else known.left
+            row = self._row(by_id.get(known.session_id) or _entry_of(known))
+            row.update(name=known.name, resumable=known.opened)
+            if known.busy:
+                row["left"] = RUNNING
             row["current"] = "*" if known.name == self._book.current else ""
             rows.append(row)
         ids = {known.session_id for known in mine}
@@ -83,7 +82,7 @@ class SessionCommands:
     def _left(self, entry: Entry) -> str:
         if entry.left != RUNNING:
             return entry.left
-        claim = Claims(self._archive.claims).get(entry.id)
+        claim = self._archive.claims.get(entry.id)
         return "cut off" if claim is None else f"running in kernel {claim.pid}"
 
     def _use(self, flags: Flags, name: str | None) -> None:
@@ -143,14 +142,18 @@ class SessionCommands:
 
     def _logged(self, which: str | None) -> Logged:
         journals, running = self._archive.journals, [t for t in self._book.turns if t.running]
-        turn_id = running[-1].turn_id if which is None else which
+        if which is None:  # those that wait in line have nothing to show
+            begun = [path for t in running for path in journals.paths(turn_id=t.turn_id)]
+            return journals.read(begun[-1]) if begun else self._nothing_to_show("this kernel yet")
+        turn_id = which
         paths = journals.paths(turn_id=turn_id) if _could_be_an_id(turn_id) else []
         if paths:
             return journals.read(paths[0])
         found = journals.last(self._session_id(turn_id))
-        if found is None:
-            raise UsageError(f"The journal has no turn of {which}. %agent log lists what it has.")
-        return found
+        return found or self._nothing_to_show(which)
+
+    def _nothing_to_show(self, what: str) -> NoReturn:
+        raise UsageError(f"The journal has no turn of {what}. %agent log lists what it has.")
 
     def _session_id(self, which: str) -> str:
         if which in self._book.names:
@@ -177,6 +180,13 @@ class SessionCommands:
             if len(rows) == _LISTED:
                 break
         return rows
+
+
+def _entry_of(known: Conversation) -> Entry:
+    """The entry of a session that is not in the register: it is new, or the disk was full."""
+    at = known.last_used
+    used = "" if at is None else datetime.fromtimestamp(at, timezone.utc).isoformat()
+    return Entry(known.session_id, known.name, turns=known.turns, last_used=used, left=known.left)
 
 
 def _could_be_an_id(text: str) -> bool:

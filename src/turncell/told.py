@@ -49,7 +49,7 @@ def note_for(
     if what is not None:
         parts.append("Steps may be half done: check their state before you rely on them.")
     if told is not None:
-        parts.append(f"Missing from the record above, you had been told:\n\n{_end_of([told])}\n")
+        parts.append(f"Missing from the record above, you had been told:\n\n{told}\n")
     if prompt is not None:
         parts.append(f"Missing from the record above, the user had asked:\n\n{_end_of([prompt])}\n")
     if lost:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import anyio
 import psutil
 import pytest
+from filelock import FileLock
 
 from turncell import procs
 from turncell.archive.claims import Claim, Claims, lives, started
@@ -106,12 +109,36 @@ def test_to_take_over_ends_the_agent_and_not_the_kernel(
     with subprocess.Popen(SLEEP, env={procs.TOKEN: token}) as agent:
         theirs = claim_of(other).with_agent(agent.pid, token)
         claims.take(theirs)
-        assert claims.take(mine(), over="theirs") is None
+        assert claims.take(mine(), over=theirs, by_force=True) is None
         assert not lives(theirs.agent or 0, theirs.agent_started)
     assert other.poll() is None
     assert not claims.keep(theirs)  # it is not theirs any more
     claims.release(theirs)
     assert claims.get(SESSION) == mine()
+
+
+def test_one_that_began_to_work_meanwhile_is_not_taken_over(
+    claims: Claims, other: subprocess.Popen[bytes]
+) -> None:
+    idle = claim_of(other, until=time.time() + 100)
+    claims.take(idle)
+    working = dataclasses.replace(idle, until=None)
+    assert claims.keep(working)
+    assert claims.take(mine(), over=idle) == working
+    assert claims.take(mine(), over=idle, by_force=True) is None
+
+
+def test_a_claim_is_seen_also_where_nothing_can_be_written(
+    claims: Claims, other: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    theirs = claim_of(other)
+    claims.take(theirs)
+    with FileLock(tmp_path / ".lock"):
+        assert claims.take(mine()) == theirs
+        other.kill()
+        other.wait()
+        with pytest.raises(OSError, match="lock"):
+            claims.take(mine())
 
 
 def test_on_another_machine_only_the_time_tells(
@@ -144,7 +171,7 @@ class TestLease:
     """What a turn makes of a claim that is in the way."""
 
     def lease(self, tmp_path: Path, name: str = "main") -> Lease:
-        return Lease(tmp_path, name, "/n/nb.ipynb", lambda: 1000.0)
+        return Lease(Claims(tmp_path), name, "/n/nb.ipynb", lambda: 1000.0)
 
     async def take(
         self, lease: Lease, in_use: InUse, users: tuple[Survivor, ...] = ()
@@ -184,6 +211,62 @@ class TestLease:
                 said = await self.take(two, InUse.WAIT)
             assert len(said) == 1
             assert said[0].startswith("Waiting for the session: session one of this kernel")
+
+        anyio.run(main)
+
+    def test_who_was_taken_over_while_it_started_is_told(self, tmp_path: Path) -> None:
+        async def main() -> None:
+            one, two = self.lease(tmp_path, "one"), self.lease(tmp_path, "two")
+            await self.take(one, InUse.REFUSE)
+            await one.has_agent(None, "token")
+            await self.take(two, InUse.TAKE)
+            with pytest.raises(SessionBusy, match="just taken over"):
+                await one.has_agent(None, "token")
+            await one.release()
+            assert Claims(tmp_path).get(SESSION) is not None  # that of the other
+
+        anyio.run(main)
+
+    def test_a_stop_while_it_is_taken_leaves_no_claim(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        take, begun, go_on = Claims.take, threading.Event(), threading.Event()
+
+        def slowly(self: Claims, claim: Claim, **how: Any) -> Claim | None:
+            begun.set()
+            go_on.wait(20)
+            return take(self, claim, **how)
+
+        async def main() -> None:
+            lease = self.lease(tmp_path)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.take, lease, InUse.REFUSE)
+                while not begun.is_set():
+                    await anyio.sleep(0.01)
+                tasks.cancel_scope.cancel()
+            go_on.set()
+            await lease.release()
+            deadline = time.monotonic() + 20
+            while not go_on.is_set() or Claims(tmp_path).get(SESSION) is not None:
+                assert time.monotonic() < deadline
+                await anyio.sleep(0.01)
+
+        monkeypatch.setattr(Claims, "take", slowly)
+        anyio.run(main)
+        monkeypatch.undo()
+        assert Claims(tmp_path).get(SESSION) is None
+
+    def test_a_disk_that_hangs_costs_a_warning(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        go_on = threading.Event()
+        monkeypatch.setattr(Claims, "take", lambda *_, **__: go_on.wait(20) and None)
+        monkeypatch.setattr("turncell.lease.BOUND", 0.2)
+
+        async def main() -> None:
+            said = await self.take(self.lease(tmp_path), InUse.REFUSE)
+            assert "the disk does not answer" in said[0]
+            go_on.set()
 
         anyio.run(main)
 

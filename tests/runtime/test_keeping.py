@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from turncell import Outcome, Session, Turn, TurnResult
@@ -16,6 +17,7 @@ from turncell.archive.archive import Archive
 from turncell.archive.journal import Journal
 from turncell.archive.journals import Logged
 from turncell.archive.register import Entry
+from turncell.finder import Finder
 from turncell.session import book
 from turncell.testing import Freeze, Play, Say, ScriptedBackend, scripted
 from turncell.transcript import Snapshot
@@ -201,6 +203,91 @@ def test_who_waits_for_a_session_can_be_stopped(archive: Archive, session: Sessi
     result = again.result(PATIENCE)
     assert result.text == "echo: me, too"
     assert "one two three" in (result.told or "")
+
+
+def test_the_end_is_the_last_word_however_slow_the_last_picture(
+    archive: Archive, session: Session
+) -> None:
+    class Slow:
+        def show(self, snapshot: Snapshot) -> None:
+            if snapshot.phase == "ended":
+                time.sleep(0.8)
+
+    turn = session.start("freeze", view=Slow())
+    until(lambda: "three" in said(turn))
+    turn.stop(now=True)
+    turn.result(PATIENCE, raise_error=False)
+    session.start("hello").result(PATIENCE)
+    found = logged(archive, turn.turn_id)
+    assert (found.outcome, found.closed, found.running) == ("killed", True, False)
+    assert archive.journals.glance(found.path).outcome == "killed"
+
+
+def test_a_stop_that_comes_before_the_prompt_left_keeps_it_here(
+    agent: ScriptedBackend, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.start("hello").result(PATIENCE)
+    link, go_on = session._conversation.link, threading.Event()
+    work = link.work
+
+    async def slowly(turn_id: str) -> None:
+        await work(turn_id)
+        while not go_on.is_set():
+            await anyio.sleep(0.01)
+
+    monkeypatch.setattr(link, "work", slowly)
+    turn = session.start("slowly")
+    turn.stop()
+    time.sleep(0.2)  # the stop is on its way, and nothing can tell when it has begun
+    go_on.set()
+    result = turn.result(PATIENCE, raise_error=False)
+    assert (result.outcome, result.text, result.told) == (Outcome.INTERRUPTED, "", None)
+    assert "slowly" not in agent.prompts
+
+
+def test_an_archive_that_hangs_costs_a_line_and_not_the_turn(
+    archive: Archive, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.start("hello").result(PATIENCE)
+    session.close()
+    let_go = threading.Event()
+    monkeypatch.setattr(archive, "last_turn", lambda *_: let_go.wait(PATIENCE) and None)
+    monkeypatch.setattr("turncell.memory.BOUND", 0.2)
+    try:
+        result = session.start("hello again").result(PATIENCE)
+    finally:
+        let_go.set()
+    assert result.text == "echo: hello again"
+    assert any("the journal cannot be read" in text.lower() for text in notices(result))
+
+
+def test_a_note_stays_due_until_a_prompt_with_it_was_heard(session: Session) -> None:
+    turn = session.start("freeze")
+    until(lambda: "three" in said(turn))
+    turn.stop(now=True)
+    turn.result(PATIENCE, raise_error=False)
+    again = session.start("slowly")
+    again.stop(now=True)  # before the agent was even started
+    assert again.result(PATIENCE, raise_error=False).told is None
+    told = session.start("and now").result(PATIENCE).told
+    assert told is not None
+    assert told.endswith("one two three ")
+
+
+def test_a_new_session_goes_on_from_what_the_journal_has(
+    archive: Archive, session: Session
+) -> None:
+    session.start("remember the heron").result(PATIENCE)
+    branch = session.fork(f"{session.name}-branch")
+    branch.start("and the egret").result(PATIENCE)
+    session.start("a secret of the trunk").result(PATIENCE)
+    text = archive.conversation(branch.session_id, 10_000)
+    assert text.index("User: remember the heron") < text.index("You: echo: and the egret")
+    assert "secret" not in text
+    name = f"{session.name}-new"
+    Finder(book()).carry(name, branch.session_id)
+    result = Session(name).start("what was it?", tell=False).result(PATIENCE)
+    assert text in (result.told or "")
 
 
 def test_a_note_is_about_the_last_turn_whoever_ran_it(session: Session) -> None:

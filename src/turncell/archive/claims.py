@@ -21,7 +21,7 @@ from pathlib import Path
 from turncell import procs
 from turncell.archive.files import locked, write_whole
 
-__all__ = ["Claim", "Claims", "lives", "started"]
+__all__ = ["Claim", "Claims", "host", "lives", "started"]
 
 #: Seconds that an agent at work gets to end its turn when its session is taken over.
 POLITE = 3.0
@@ -53,12 +53,12 @@ class Claim:
     def mine(cls, session_id: str, owner: str, name: str, notebook: str) -> Claim:
         """A claim of this process."""
         pid = os.getpid()
-        return cls(session_id, owner, name, notebook, pid, started(pid) or "", _host())
+        return cls(session_id, owner, name, notebook, pid, started(pid) or "", host())
 
     @property
     def here(self) -> bool:
         """Whether its processes can be seen from here."""
-        return self.host == _host()
+        return self.host == host()
 
     @property
     def of_this_process(self) -> bool:
@@ -106,25 +106,44 @@ class Claims:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def take(self, claim: Claim, *, over: str | None = None) -> Claim | None:
+    def take(
+        self, claim: Claim, *, over: Claim | None = None, by_force: bool = False
+    ) -> Claim | None:
         """Write the claim, and return None; or whose claim is in the way.
 
-        `over`: the owner whose claim does not matter any more.
+        `over`: a claim that need not count, as it was seen; with `by_force` also if its owner
+        began to work since. The agent of whoever loses the session is ended.
         """
-        with locked(self._directory):
+        try:
+            with locked(self._directory):
+                other = self._read(claim.session_id)
+                if self._in_the_way(other, claim, over, by_force):
+                    return other
+                self._write(claim)
+        except OSError:
             other = self._read(claim.session_id)
-            if other and other.owner not in (claim.owner, over) and other.counts():
-                return other
-            self._write(claim)
-        if other is not None and other.here and (other.owner == over or not other.kernel_lives):
-            _end(other)
+            if self._in_the_way(other, claim, over, by_force):
+                return other  # that much can be seen without writing
+            raise
+        if other is None or other.owner == claim.owner or not other.here:
+            return None
+        dead = not other.kernel_lives
+        if over is not None or dead:
+            _end(other, with_all=by_force or dead)
         return None
 
+    def _in_the_way(
+        self, other: Claim | None, claim: Claim, over: Claim | None, by_force: bool
+    ) -> bool:
+        if other is None or other.owner == claim.owner or not other.counts():
+            return False
+        return over is None or not (other == over or (by_force and other.owner == over.owner))
+
     def keep(self, claim: Claim) -> bool:
-        """Write a claim anew that is still the owner's; whether it is."""
+        """Write a claim anew, unless the session is another's by now; whether it is not."""
         with locked(self._directory):
             now = self._read(claim.session_id)
-            mine = now is not None and now.owner == claim.owner
+            mine = now is None or now.owner == claim.owner
             if mine:
                 self._write(claim)
             return mine
@@ -146,11 +165,13 @@ class Claims:
 
     def _read(self, session_id: str) -> Claim | None:
         try:
-            return Claim(**json.loads(self._path(session_id).read_text(encoding="utf-8")))
-        except FileNotFoundError:
+            data = json.loads(self._path(session_id).read_text(encoding="utf-8"))
+            fields = {f.name for f in dataclasses.fields(Claim)}  # a newer version may have more
+            return Claim(**{name: value for name, value in data.items() if name in fields})
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, TypeError):
-            return None  # of another version, or damaged: whoever wrote it writes it again
+        except (ValueError, TypeError, AttributeError):
+            return None  # damaged: whoever wrote it writes it again
 
     def _write(self, claim: Claim) -> None:
         text = json.dumps(dataclasses.asdict(claim), indent=1)
@@ -158,20 +179,22 @@ class Claims:
         write_whole(self._path(claim.session_id), text, lasting=False)
 
 
-def _end(claim: Claim) -> None:
-    """End the agent of a claim and all it started: politely, so that it can write down what
-    it said, then by force."""
+def _end(claim: Claim, *, with_all: bool) -> None:
+    """End the agent of a claim: politely, so that it can write down what it said, then by
+    force. `with_all`: and all that it left running."""
     known = procs.tree(claim.agent) if claim.agent_lives else set()
     if claim.agent_lives:
         (procs.interrupt if claim.working else procs.terminate)(claim.agent)
         deadline = time.monotonic() + POLITE
         while claim.agent_lives and time.monotonic() < deadline:
             time.sleep(0.02)
-    if claim.token:
+    if with_all and claim.token:
         procs.clear(claim.token, known, patience=0.15)
+    elif claim.agent_lives:
+        procs.clear("", known, patience=0.15)
 
 
-def _host() -> str:
+def host() -> str:
     """This machine, and on Linux which of its process numberings this is: containers can share
     a name and a directory, and not see each other."""
     with suppress(OSError):

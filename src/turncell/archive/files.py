@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -27,7 +27,10 @@ def state_directory(environ: Mapping[str, str] | None = None) -> Path:
 
 def private(directory: Path) -> Path:
     """The directory, made where it is missing, for the user alone. Raises OSError."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    for path in reversed(missing):  # `parents=True` would leave those open to others
+        path.mkdir(exist_ok=True, mode=0o700)
+    directory.mkdir(exist_ok=True, mode=0o700)  # says so where it is no directory
     return directory
 
 
@@ -53,12 +56,22 @@ def write_whole(path: Path, text: str, *, lasting: bool = True) -> None:
         raise
 
 
-def locked(directory: Path) -> FileLock:
-    """A lock that all kernels of this user share, as a context manager.
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """A lock that all kernels of this user share.
 
-    Entering raises OSError when another holds it for longer than `PATIENCE` seconds.
+    Raises OSError when another holds it for longer than `PATIENCE` seconds, or there are no
+    locks on that disk.
     """
-    return FileLock(private(directory) / ".lock", timeout=PATIENCE, mode=0o600)
+    lock = FileLock(private(directory) / ".lock", timeout=PATIENCE, mode=0o600)
+    try:
+        lock.acquire()
+    except NotImplementedError as error:
+        raise OSError(str(error)) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def moment() -> str:

@@ -58,10 +58,10 @@ class Journal:
         self._flush()
 
     def close(self, result: TurnResult) -> None:
-        """Write the rest and the result. The text and the tools are in the events."""
+        """Write the rest and the result, but for what is in the events: text, tools, note."""
         self.write()
         data = result.to_json()
-        del data["text"], data["tools"]
+        del data["text"], data["tools"], data["told"]
         self._limit += _RESERVE
         self._append(encode({"result": data, "left_out": self.left_out}))
         self.settle()
@@ -70,9 +70,15 @@ class Journal:
         """Write what could not be written when it was closed, if that is possible by now."""
         self._flush()
         if self._file is not None:
-            os.fchmod(self._file, CLOSED)
             os.close(self._file)
             self._file = None
+            self.path.chmod(CLOSED)
+
+    def move(self, path: Path) -> None:
+        """Its session has another id."""
+        private(path.parent)
+        self.path.rename(path)
+        self.path = path
 
     def _append(self, line: bytes) -> None:
         if self._length + len(self._unwritten) + len(line) > self._limit:
@@ -111,7 +117,7 @@ class Journal:
             private(self.path.parent)
             with suppress(FileNotFoundError):
                 self.path.chmod(0o600)  # it was closed, and there is more after all
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             self._file = os.open(self.path, flags, 0o600)
         return self._file
 

@@ -7,15 +7,14 @@ import json
 import os
 import stat
 import time
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from turncell import events as ev
-from turncell.archive.claims import lives
+from turncell.archive.claims import host, lives
 from turncell.archive.journal import CLOSED
 from turncell.outcome import Outcome, TurnResult
 from turncell.transcript import Snapshot, Transcript
@@ -24,13 +23,15 @@ __all__ = ["Journals", "Logged"]
 
 #: How much of a journal is read to see how its turn ended, from its end (bytes).
 _TAIL = 65_536
+#: How a file's name says when its turn began (UTC).
+_STAMP = "%Y%m%dT%H%M%S.%f"
 NO_ROOM = "the disk was full: how it ended is not in the journal, nor is all that it said"
 CUT_OFF = "the kernel ended while it ran; this is what it had said by then"
 
 
 @dataclass(frozen=True)
 class Logged:
-    """One turn as its journal has it. `head` is the first line, `ending` the last one, None
+    """One turn as its journal has it. `head` is the first line, `ending` the result, None
     where the turn was not over; `torn` says that the last line was not whole, `closed` that
     nobody writes it any more."""
 
@@ -40,6 +41,7 @@ class Logged:
     ending: dict[str, Any] | None = None
     torn: bool = False
     closed: bool = False
+    left_out: int = 0  # events that were over the limit
 
     @property
     def turn_id(self) -> str:
@@ -56,14 +58,21 @@ class Logged:
         """Whether it may still be going on: it is not over, and its kernel lives."""
         if self.ending is not None or self.closed:
             return False
-        return lives(self.head.get("pid", 0), self.head.get("started", ""))
+        pid, since = self.head.get("pid"), self.head.get("started")
+        # Of a process on another machine nobody here can say that it is gone.
+        return not self.here or (isinstance(pid, int) and lives(pid, str(since)))
+
+    @property
+    def here(self) -> bool:
+        """Whether its process can be looked at from here."""
+        return bool(self.head.get("host", host()) == host())
 
     @property
     def outcome(self) -> str:
         """How it ended, in one word."""
         if self.ending is None:
             return "running" if self.running else str(Outcome.LOST)
-        return str(self.ending["result"]["outcome"])
+        return str(self.ending.get("outcome", Outcome.LOST))
 
     def snapshot(self) -> Snapshot:
         """The picture of a turn that is not over."""
@@ -84,10 +93,15 @@ class Logged:
         """The turn as it was left; one that was cut off is `lost`."""
         picture, transcript = self.snapshot(), self._fold()
         transcript.close(picture.now)
-        data = self.ending["result"] if self.ending else self._cut_off(picture)
-        return TurnResult.from_json(
-            {**data, "text": transcript.text()}, tools=transcript.tools(), events=self.events
-        )
+        said = {"text": transcript.text(), "told": transcript.told}
+
+        def made_of(data: dict[str, Any]) -> TurnResult:
+            return TurnResult.from_json({**data, **said}, transcript.tools(), self.events)
+
+        try:
+            return made_of(self.ending or self._cut_off(picture))
+        except (KeyError, TypeError, ValueError):  # of another version; what was said is the same
+            return made_of(self._cut_off(picture))
 
     def _cut_off(self, picture: Snapshot) -> dict[str, Any]:
         return {
@@ -115,8 +129,13 @@ class Journals:
 
     def path(self, session_id: str, turn_id: str) -> Path:
         """Where the journal of a turn that begins now goes; a later one sorts after it."""
-        now = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%f")
-        return self._directory / session_id / f"{now}-{turn_id}.jsonl"
+        folder = self._directory / session_id
+        now = datetime.now(timezone.utc).replace(tzinfo=None)
+        newest = max((path.name for path in folder.glob("*.jsonl")), default="")
+        with suppress(ValueError):  # a clock can be set back
+            last = datetime.strptime(newest.partition("-")[0], _STAMP)
+            now = max(now, last + timedelta(microseconds=1))
+        return folder / f"{now.strftime(_STAMP)}-{turn_id}.jsonl"
 
     def paths(self, session_id: str = "*", turn_id: str = "") -> list[Path]:
         """The files of a session and of turns whose id begins so, the newest first."""
@@ -135,12 +154,14 @@ class Journals:
 
     def read(self, path: Path) -> Logged:
         """One journal. A torn last line is cut off, in the file too when nobody writes there."""
+        closed = _is_closed(path)  # first: it can be closed while it is read, not opened again
         data = path.read_bytes()
         whole = data.rfind(b"\n") + 1
         lines = [line for line in map(_parse, data[:whole].splitlines()) if line is not None]
         events = tuple(event for event in map(_event, lines) if event is not None)
-        logged = _logged(path, lines, torn=whole < len(data))
-        if logged.torn and not logged.running:
+        logged = _logged(path, lines, torn=whole < len(data), closed=closed)
+        mine_to_mend = logged.torn and logged.here and not logged.running
+        if mine_to_mend and path.stat().st_size == len(data):
             path.chmod(0o600)
             os.truncate(path, whole)
             path.chmod(CLOSED)
@@ -154,23 +175,27 @@ class Journals:
             rest = file.read()
         ends = rest[: rest.rfind(b"\n") + 1].splitlines()[-1:]
         lines = [line for line in map(_parse, [first, *ends]) if line is not None]
-        return _logged(path, lines, torn=False)
+        return _logged(path, lines, torn=False, closed=_is_closed(path))
 
-    def prune(self, days: float, size: int, keep: Collection[Path] = ()) -> int:
+    def prune(self, days: float, size: int) -> int:
         """Remove what is older than `days`, and of the rest the oldest that are over `size`
-        bytes in all; never one that is being written, nor those in `keep`. Returns how many."""
+        bytes in all; never one that is being written. Returns how many."""
         removed, total, oldest = 0, 0, time.time() - days * 86_400
         for path in self.paths():
             with suppress(OSError):  # another kernel prunes, too
                 found = path.stat()
                 total += found.st_size
                 due = found.st_mtime < oldest or total > size
-                if due and path not in keep and not self.glance(path).running:
+                if due and not self.glance(path).running:
                     path.unlink()
                     total -= found.st_size
                     removed += 1
                     path.parent.rmdir()  # when it was the last one; else it fails
         return removed
+
+
+def _is_closed(path: Path) -> bool:
+    return stat.S_IMODE(path.stat().st_mode) == CLOSED
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
@@ -188,8 +213,10 @@ def _event(line: dict[str, Any]) -> ev.Event | None:
         return None  # of a newer version
 
 
-def _logged(path: Path, lines: list[dict[str, Any]], torn: bool) -> Logged:
+def _logged(path: Path, lines: list[dict[str, Any]], *, torn: bool, closed: bool) -> Logged:
     head = lines[0] if lines and "turncell" in lines[0] else {}
     last = lines[-1] if lines else {}
-    closed = stat.S_IMODE(path.stat().st_mode) == CLOSED
-    return Logged(path, head, ending=last if "result" in last else None, torn=torn, closed=closed)
+    result = last.get("result")
+    ending = result if isinstance(result, dict) else None
+    left_out = int(last.get("left_out") or 0)
+    return Logged(path, head, ending=ending, torn=torn, closed=closed, left_out=left_out)

@@ -6,7 +6,15 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["notebook_of"]
+__all__ = ["here", "notebook_of"]
+
+
+def here() -> str:
+    """The working directory, "" where it was removed under us."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
 
 
 def notebook_of(environ: Mapping[str, str], variables: Mapping[str, Any], cwd: str) -> str:

@@ -121,6 +121,11 @@ class Register:
             raise UsageError(f"{which} means {len(found)} sessions: {listed}. Give the whole id.")
         raise UsageError(_not_found(which, entries))
 
+    def has(self, name: str, notebook: str) -> bool:
+        """Whether this notebook had a session of that name that can be resumed."""
+        place = name, notebook, True
+        return any((e.name, e.notebook, e.opened) == place for e in self.entries())
+
     def nearest(self, which: str) -> str:
         """A sentence that names the sessions most like `which`, or the newest."""
         return _nearest(which, self.entries())
@@ -138,17 +143,25 @@ class Register:
             return _entry(json.loads(data.decode("utf-8", "surrogatepass")))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             self._set_aside(Path(path), error)
             return None
 
     def _set_aside(self, path: Path, error: Exception) -> None:
-        aside = private(self._directory / "set-aside") / path.name
-        os.replace(path, aside)
-        self._messages.append(
-            f"An entry of the register of sessions cannot be read ({error}) and was set aside as "
-            f"{aside}. Its conversation is not touched: %agent resume {path.stem} finds it."
+        """Move an entry that cannot be read out of the way, if it can be moved."""
+        aside = self._directory / "set-aside" / path.name
+        try:
+            private(aside.parent)
+            os.replace(path, aside)
+            where = f"was set aside as {aside}"
+        except OSError as stays:
+            where = f"cannot be set aside ({stays.strerror}): {path}"
+        message = (
+            f"An entry of the register of sessions cannot be read ({error}) and {where}. Its "
+            f"conversation is not touched: %agent resume {path.stem} finds it."
         )
+        if message not in self._messages:
+            self._messages.append(message)
 
 
 def _entry(data: Any) -> Entry:

@@ -131,7 +131,7 @@ class ClaudeConnection:
         if isinstance(error, ResultError):
             return AgentStartError(
                 f"The agent could not resume: {error}.\n"
-                "The session stays as it was; %agent sessions lists the ids of this kernel."
+                "The session stays as it was; %agent sessions lists those of this notebook."
             )
         said = self.process.last_words or str(error)
         return AgentStartError(

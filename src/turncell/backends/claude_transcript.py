@@ -11,6 +11,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -36,24 +37,28 @@ def kept(session_id: str) -> Kept | None:
 
     Raises SettingError when the file cannot be read.
     """
-    path = _find(session_id)
-    if path is None:
-        return None
     try:
-        with path.open("rb") as file:
-            skipped = max(0, os.fstat(file.fileno()).st_size - _TAIL)
-            file.seek(skipped)
-            lines = [line for line in file.read().split(b"\n") if line.strip()]
+        path = _find(session_id)
+        return None if path is None else _kept(path)
+    except FileNotFoundError:
+        return None  # it went away just now, or is a link to nowhere
     except OSError as error:
         raise SettingError(
-            f"The agent's record of {session_id} cannot be read ({error.strerror}): {path}. Make "
-            "it readable, or begin another session with --new."
+            f"The agent's record of {session_id} cannot be read ({error.strerror}): "
+            f"{error.filename}. Make it readable, or begin another session with --new."
         ) from error
-    records = [_record(line) for line in lines[1 if skipped else 0 :]]
-    known = [record for record in records if record is not None]
+
+
+def _kept(path: Path) -> Kept:
+    size, tail = path.stat().st_size, _TAIL
+    while True:
+        records = _last_records(path, tail)
+        known = [record for record in records if record is not None]
+        if any(_is_prompt(record) for record in known) or tail >= size:
+            break
+        tail *= 8  # a picture, say, can be longer: the last turn is to be in it
     if not any(record.get("type") in ("user", "assistant") for record in known):
         return Kept(damage=Damage.UNUSABLE)
-    damage = Damage.TORN if records[-1] is None else Damage.NONE
     texts, asked = list[str](), dict[str, int]()
     for record in known:
         # A prompt has the id of its turn; in a branch its parent's has.
@@ -62,7 +67,22 @@ def kept(session_id: str) -> Kept | None:
         texts += _texts(record)
     if any("forkedFrom" in record for record in known):
         asked[""] = 0  # a branch of a branch has lost the ids of its first turns
+    damage = Damage.TORN if records[-1] is None else Damage.NONE
     return Kept(tuple(texts), damage, asked)
+
+
+def _last_records(path: Path, tail: int) -> list[dict[str, Any] | None]:
+    """The last records, of so many bytes at most; None for a line that is none."""
+    with path.open("rb") as file:
+        skipped = max(0, os.fstat(file.fileno()).st_size - tail)
+        file.seek(skipped)
+        lines = [line for line in file.read().split(b"\n") if line.strip()]
+    return [_record(line) for line in lines[1 if skipped else 0 :]]
+
+
+def _is_prompt(record: dict[str, Any]) -> bool:
+    # What the agent is told of its own tasks has the source "system".
+    return record.get("promptSource") not in (None, "system")
 
 
 def length(session_id: str) -> int:
@@ -79,9 +99,7 @@ def prompted_since(session_id: str, length: int, ours: Collection[str]) -> bool:
     with path.open("rb") as file:
         file.seek(length)
         records = map(_record, file.read().split(b"\n"))
-        # What the agent is told of its own tasks has the source "system".
-        prompts = [r for r in records if r and r.get("promptSource") not in (None, "system")]
-        return any(r.get("uuid") not in ours for r in prompts)
+        return any(r.get("uuid") not in ours for r in records if r and _is_prompt(r))
 
 
 def fork(session_id: str) -> str:
@@ -91,10 +109,15 @@ def fork(session_id: str) -> str:
     """
     try:
         return str(fork_session(session_id).session_id)
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, ValueError) as error:
         raise UsageError(
             f"Session {session_id} cannot be branched: the agent has written nothing down of it "
             "yet. Send it a prompt first."
+        ) from error
+    except OSError as error:
+        raise SettingError(
+            f"Session {session_id} cannot be branched ({error.strerror}): the copy goes beside "
+            f"{error.filename}. Make room there."
         ) from error
 
 
@@ -107,15 +130,20 @@ def users(session_id: str) -> list[Survivor]:
             if record.get("sessionId") == session_id and path.stem.isdigit():
                 process = psutil.Process(int(path.stem))
                 ours = process.environ().get(procs.TOKEN)
-                if not ours and procs.start_of(process.pid) == record.get("procStart"):
+                if not ours and _same(process.pid, record.get("procStart")):
                     found.append(Survivor(process.pid, " ".join(process.cmdline())[:60]))
     return found
 
 
+def _same(pid: int, since: Any) -> bool:
+    # The agent's count of a start is known on Linux alone.
+    return not sys.platform.startswith("linux") or bool(procs.start_of(pid) == since)
+
+
 def _find(session_id: str) -> Path | None:
     directory = glob.escape(str(config_directory(os.environ) / "projects"))
-    found = map(Path, glob.glob(os.path.join(directory, "*", f"{glob.escape(session_id)}.jsonl")))
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    names = glob.glob(os.path.join(directory, "*", f"{glob.escape(session_id)}.jsonl"))
+    return max(map(Path, names), key=lambda path: path.stat().st_mtime, default=None)
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

@@ -47,9 +47,8 @@ def below(pid: int | None) -> set[int]:
     return set()
 
 
-def in_journal(turn_id: str) -> str | None:
-    """The text of a turn that is on disk, None where it has no journal."""
-    journals = Archive().journals
-    return next(
-        (journals.read(path).result().text for path in journals.paths(turn_id=turn_id)), None
-    )
+def in_journal(archive: Archive, turn_id: str) -> str:
+    """The text of a turn that is on disk, "" where it has no journal."""
+    journals = archive.journals
+    texts = (journals.read(path).result().text for path in journals.paths(turn_id=turn_id))
+    return next(texts, "")

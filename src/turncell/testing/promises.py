@@ -128,7 +128,8 @@ def lowest_rung_first(e: Evidence, result: TurnResult) -> Iterator[str]:
     receipt = result.receipt
     if receipt is None:
         return
-    if e.least_rung is not None and receipt.rung is not e.least_rung:
+    # A prompt that the agent never had needs no rung but the first.
+    if e.sent != 0 and e.least_rung is not None and receipt.rung is not e.least_rung:
         yield f"it took the rung {receipt.rung}, and {e.least_rung} would have done"
     if receipt.connection == "warm" and receipt.rung is not Rung.INTERRUPT:
         yield f"called warm after the rung {receipt.rung}"

@@ -248,7 +248,7 @@ class StopSuite:
             over_at=over_at,
             result=result,
             pictures=tuple(pictures.seen),
-            journal=looks.in_journal(turn.turn_id),
+            journal=looks.in_journal(book().archive, turn.turn_id),
             left=looks.named(p for p in alive if not (warm and self.is_agents_own(p))),
             alive=frozenset(psutil.pids()) - looks.dead(),
         )
