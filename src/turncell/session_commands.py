@@ -134,6 +134,8 @@ class SessionCommands:
         logged = self._logged(which)
         if not logged.running:
             display(logged.result())
+            if logged.left_out:
+                self._magics.say(f"{logged.left_out:,} events were too many for the journal.")
             return
         self._magics.say(
             f"Turn {logged.turn_id[:8]} is still running; this is what it said so far."
