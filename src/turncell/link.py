@@ -7,6 +7,7 @@ fresh), where its events go, and how to be rid of it within a bound.
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -53,7 +54,8 @@ class Link:
         self.kept: Kept | None = None  # what there was when it was opened; None: it was warm
         self._opened_id: str | None = None  # the session ids that the agent gave in this turn
         self._ended_id: str | None = None
-        self._ours: set[str] = set()  # the turns that were sent
+        # The turns that were sent: what the agent writes down of one can come after its end.
+        self._ours: deque[str] = deque(maxlen=50)
         self._length = 0  # of the agent's record, when the last turn was over
         self._key: tuple[Settings, int] | None = None
         self._lock: anyio.Lock | None = None
@@ -186,7 +188,7 @@ class Link:
         somebody took the session over, or went on with it in a terminal since the last turn,
         which a warm agent does not know."""
         self._opened_id = self._ended_id = None
-        self._ours.add(turn_id)
+        self._ours.append(turn_id)
         await self._lease.work()
         if self.kept is not None:
             return  # it was looked for as the agent was opened
@@ -205,7 +207,6 @@ class Link:
             backend = await off_loop(self._load)
             with anyio.move_on_after(BRIEF), suppress(OSError):
                 self._length = await off_loop(backend.length, self.session_id)
-                self._ours.clear()
 
     async def hang_up(self) -> None:
         """Close the agent's input, and SIGTERM."""

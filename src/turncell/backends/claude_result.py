@@ -23,7 +23,7 @@ _ENDS = {
 _KEPT = "The conversation is kept: run the cell again to go on."
 _OTHERWISE = (
     "Another prompt may pass. If none does, the agent's record of the conversation is damaged: "
-    "%agent new NAME --carry {} starts one that knows what the journal has."
+    "--new starts the session afresh, %agent new NAME --carry {} with what the journal has."
 )
 #: What to do about an API error, by the kind the agent gives it.
 _ADVICE = {
