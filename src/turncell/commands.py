@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Commands"]
 
+#: Characters of a note that the status shows.
+_SHOWN = 600
 #: Seconds in which the same `%agent stop` is a press more for the same turn.
 _SERIES = 10.0
 
@@ -62,7 +64,10 @@ class Commands(SessionCommands):
             lines.append(f"known session: {name} {session_id}")
             note = self._book.conversation(name).memory.pending(session_id)
             if note is not None and self._magics.settings().tell:
-                lines += ["the next prompt of it tells the model:", *_indented(note)]
+                lines += [f"the next prompt of session {name} tells the model:", *_indented(note)]
+        earlier = self._book.earlier()
+        if earlier is not None and earlier.id not in self._book.sessions:
+            lines.append(f"%agent resume goes on with {earlier}")
         lines.append(f"stop: {stop_routes(self._magics.shell).describe()}")
         sources = self._magics.settings().sources
         files = "the agent's default" if sources is None else ", ".join(sources) or "none"
@@ -151,4 +156,5 @@ class Commands(SessionCommands):
 
 
 def _indented(text: str) -> list[str]:
-    return [f"    {line}" for line in text.splitlines()]
+    short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}[…]"
+    return [f"    {line}" for line in short.splitlines()]

@@ -233,6 +233,8 @@ class TurnRun:
         """Show the last picture, then let those who wait go on."""
         if moved := await self.link.settle_id():
             self._say(moved)
+        if self.turn.outcome in (Outcome.FAILED, Outcome.LOST):
+            self.turn.error = await self.link.taken_over() or self.turn.error
         said = self._said
         async with anyio.create_task_group() as ending:
             ending.start_soon(self._painter.finish)

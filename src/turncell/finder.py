@@ -36,7 +36,7 @@ class Found:
             return ""
         return (
             "\nThe agent's own record of it is damaged at its end: what is missing of the last "
-            "turn is told to it again with the next prompt. "
+            "turn, if anything, is told to it again with the next prompt. "
             f"%agent new NAME --carry {self.session_id} starts afresh with all the journal has."
         )
 
@@ -145,9 +145,9 @@ class Finder:
         book, old = self._book, self._book.conversation(parent)
         if name in book.names and (book.conversation(name).opened or book.conversation(name).turns):
             raise UsageError(f"There is a session {name} already. Choose another name.")
-        new = book.conversation(name)
         parent_id = old.session_id if found is None else found.session_id
         session_id = book.load().fork(parent_id)
+        new = book.conversation(name)
         facts = {"name": name, "notebook": book.notebook, "cwd": here()}
         facts["agent_home"] = agent_home()
         with readable(self._archive):

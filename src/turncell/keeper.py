@@ -39,7 +39,8 @@ class Stage(Enum):
     WAITING = 0  # in line
     JOURNALED = 1  # it has begun, on a session that may be another's
     ENTERED = 2  # its session is ours, and the register says so
-    ENDED = 3
+    ENDED = 3  # nothing more happens in it
+    CLOSED = 4  # and all of it is written
 
 
 class Opened(Enum):
@@ -79,6 +80,7 @@ class Keeper:
         self._troubled = False  # and the user was told
         # A worker that was not waited for may still be at it when the next one comes.
         self._writing = threading.Lock()
+        self._hung = False  # the last one took too long
 
     def open(self, session_id: str) -> None:
         """The turn's place in the line came, and this is its session."""
@@ -116,7 +118,7 @@ class Keeper:
 
     def add(self, event: Event) -> None:
         """Something happened in the turn."""
-        if self._journal is not None and self._stage is not Stage.ENDED:
+        if self._journal is not None and self._stage.value < Stage.ENDED.value:
             self._journal.add(event)
             self._stirred.set()
             if isinstance(event, SessionOpened) and self._opened is Opened.NO:
@@ -125,7 +127,7 @@ class Keeper:
     async def flush(self) -> None:
         """Have on disk what was added: called before it is shown. While the disk does not
         answer, nothing waits for it a second time."""
-        if not self._writing.locked():
+        if not (self._hung and self._writing.locked()):
             await self._bounded(self._write, BRIEF)
 
     async def run(self) -> None:
@@ -147,6 +149,7 @@ class Keeper:
         def work() -> None:
             if self._journal is not None and not goes_on:
                 self._journal.close(result)
+                self._stage = Stage.CLOSED
                 if self._journal.trouble is not None:
                     self._archive.owe(self._journal)
             if ours and result.session_id != self._session_id:
@@ -157,7 +160,7 @@ class Keeper:
         await self._bounded(work, BOUND)
 
     def _write(self) -> None:
-        if self._journal is None or self._stage is Stage.ENDED:
+        if self._journal is None or self._stage is Stage.CLOSED:
             return
         self._journal.write()
         if self._opened is Opened.HEARD and self._stage is Stage.ENTERED:
@@ -190,6 +193,7 @@ class Keeper:
                 self._trouble(error.strerror or str(error))
             if self._journal is not None and self._journal.trouble is not None:
                 self._trouble(self._journal.trouble)
+        self._hung = scope.cancelled_caught
         if scope.cancelled_caught and seconds >= BOUND:
             self._trouble(f"the disk does not answer in {seconds:.0f} s")
 

@@ -55,7 +55,7 @@ class Lease:
         self._claim: Claim | None = None
 
     async def take(
-        self, session_id: str, in_use: InUse, say: Callable[[str], None], users: Users
+        self, session_id: str, in_use: InUse, say: Callable[..., None], users: Users
     ) -> None:
         """Have the session, for a turn. `users` looks who else has it open, in a worker thread.
 
@@ -73,13 +73,13 @@ class Lease:
                     raise SessionBusy(_choices(session_id, other))
                 if over is None:
                     if not waits:
-                        say(f"Waiting for the session: {other}.")
+                        say(f"Waiting for the session: {other}.", "info")
                     waits = True
                     await anyio.sleep(LAP)
         except BaseException:
             self._claim = None  # a worker that was not waited for sees that it is not wanted
             raise
-        if over is not None and not over.of_this_process:
+        if over is not None and in_use is InUse.TAKE:
             say(f"The session was taken over: {over}.")
 
     def _may_take(self, other: Claim | Survivor, in_use: InUse) -> Claim | None:
@@ -95,7 +95,7 @@ class Lease:
         claim: Claim,
         over: Claim | None,
         in_use: InUse,
-        say: Callable[[str], None],
+        say: Callable[..., None],
         users: Users,
     ) -> Claim | Survivor | None:
         claims, by_force = self._claims, in_use is InUse.TAKE
@@ -124,6 +124,14 @@ class Lease:
             claim = await off_loop(self._claim.with_agent, pid, token)
             if not await self._keep(claim):
                 raise _taken()
+
+    async def lost_to(self) -> Claim | None:
+        """Who took the session over, None where nobody did."""
+        if self._claim is None or self._claims is None:
+            return None
+        claims = self._claims
+        now = await self._bounded(lambda mine: claims.get(mine.session_id), self._claim)
+        return now if now is not None and now.owner != self._owner else None
 
     async def check(self, users: Iterable[Survivor]) -> None:
         """Raises SessionBusy when there is one of these."""

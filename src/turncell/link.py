@@ -74,7 +74,7 @@ class Link:
         alive = self.connection is not None and self.connection.alive
         return alive and self._key == launch_key(settings)
 
-    async def ready(self, settings: Settings, say: Callable[[str], None]) -> None:
+    async def ready(self, settings: Settings, say: Callable[..., None]) -> None:
         """Make an agent ready that has this conversation; `say` warns the user.
 
         Raises SettingError, and SessionBusy when somebody else has the session open.
@@ -83,7 +83,7 @@ class Link:
             if not self.warm(settings):  # else it was opened meanwhile
                 await self._open(settings, say)
 
-    async def _open(self, settings: Settings, say: Callable[[str], None]) -> None:
+    async def _open(self, settings: Settings, say: Callable[..., None]) -> None:
         await self._close(POLITE)
         backend = await off_loop(self._load)
         await self._take(backend, settings, say)
@@ -107,7 +107,7 @@ class Link:
             self.opened = False
             say(notices.MISSING.format(self.session_id[:8], self.session_id))
 
-    async def _take(self, backend: Backend, settings: Settings, say: Callable[[str], None]) -> None:
+    async def _take(self, backend: Backend, settings: Settings, say: Callable[..., None]) -> None:
         """Have the session for ourselves, and see what there is to resume of it."""
         ours = self.session_id
         await self._lease.take(ours, settings.in_use, say, partial(backend.users, ours))
@@ -198,6 +198,11 @@ class Link:
             since = backend.prompted_since, self.session_id, self._length, frozenset(self._ours)
             if self._length and await off_loop(*since):
                 raise SessionBusy(notices.WENT_ON.format(self.session_id[:8]))
+
+    async def taken_over(self) -> str | None:
+        """A line for the user when somebody took the session over."""
+        taker = await self._lease.lost_to()
+        return None if taker is None else notices.TAKEN.format(taker)
 
     async def rest(self) -> None:
         """A turn is over; the agent may stay."""

@@ -50,10 +50,14 @@ class Memory:
         self._carried[session_id] = conversation
 
     def pending(self, session_id: str) -> str | None:
-        """The note as far as it is known before there is an agent."""
+        """The note as far as it is known before there is an agent; may block."""
         if session_id in self._carried:
             return carried(self._carried[session_id])
-        return note_for(self._last[session_id][1]) if session_id in self._last else None
+        known = self._last.get(session_id)
+        if self._archive is not None:  # another kernel may have gone on with it
+            last = self._archive.last_turn(session_id, known[1].turn_id if known else None)
+            known = last or known
+        return None if known is None else note_for(known[1])
 
     async def look_up(self, link: Link, say: Callable[[str], None]) -> None:
         """Learn what the last turn of this link's session was: after an agent was started on

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["MISSING", "MOVED", "TORN", "WENT_ON"]
+__all__ = ["MISSING", "MOVED", "TAKEN", "TORN", "WENT_ON"]
+
+TAKEN = (
+    "The session was taken over: {}.\nThe conversation goes on there. Branch it with --fork NAME, or "
+    "take it back with --in-use take."
+)
 
 MISSING = (
     "No conversation was found under {}, so a new one was started: the agent does not remember "
@@ -17,6 +22,6 @@ WENT_ON = (
 )
 TORN = (
     "The agent's own record of {} is damaged at its end: the agent was killed as it wrote. What is "
-    "missing of the last turn is told to it again.\n%agent new NAME --carry {} starts a session "
-    "that knows all that the journal has."
+    "missing of the last turn, if anything, is told to it again.\n"
+    "%agent new NAME --carry {} starts a session that knows all that the journal has."
 )

@@ -36,10 +36,10 @@ class Session:
     """
 
     def __init__(self, name: str = "main", *, resume: str | None = None, **options: Any) -> None:
-        self._name = book().conversation(name).name
         self._settings = settings_from_environment().merged("Session()", options)
-        if resume is not None:
-            found = Finder(book()).find(resume)
+        found = Finder(book()).find(resume) if resume is not None else None
+        self._name = book().conversation(name).name
+        if found is not None:
             self._conversation.bind(found.session_id, found.entry)
 
     def __repr__(self) -> str:

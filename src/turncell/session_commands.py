@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import os
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from turncell.archive.files import local
 from turncell.archive.journals import Logged
 from turncell.archive.register import RUNNING, Entry
 from turncell.config import agent_home
@@ -23,7 +24,7 @@ __all__ = ["Flags", "SessionCommands"]
 Flags = dict[str, str]
 
 #: Turns that `%agent log` lists, and journals that it looks at for them.
-_LISTED, _LOOKED_AT = 20, 500
+_LISTED, _LOOKED_AT = 100, 500
 #: The shortest beginning of a turn's id that may stand for it.
 _SHORTEST = 6
 
@@ -60,11 +61,16 @@ class SessionCommands:
         others = [entry for entry in entries if entry.id not in ids]
         here = [entry for entry in others if everywhere or entry.notebook == self._book.notebook]
         rows += [self._row(entry) for entry in here]
+        for row in rows if everywhere else ():
+            notebook = by_id[row["id"]].notebook if row["id"] in by_id else self._book.notebook
+            row["notebook"] = os.path.basename(notebook)
         for message in self._archive.register.take_messages():
             self._magics.say(message)
         if len(here) < len(others):
             more = f"{len(others) - len(here):,} more in other notebooks"
-            self._magics.say(f"{more}: %agent sessions --all lists them, %agent resume opens one.")
+            self._magics.say(
+                f"{more}: %agent sessions --all lists them, %agent resume NAME opens one."
+            )
         return rows
 
     def _row(self, entry: Entry) -> dict[str, Any]:
@@ -72,7 +78,7 @@ class SessionCommands:
             "name": entry.name,
             "id": entry.id,
             "turns": entry.turns,
-            "last used": _local(entry.last_used),
+            "last used": local(entry.last_used),
             "left": self._left(entry),
             "resumable": entry.opened and entry.agent_home == agent_home(),
             "current": "",
@@ -88,15 +94,17 @@ class SessionCommands:
     def _use(self, flags: Flags, name: str | None) -> None:
         if name is None:
             raise UsageError("%agent use NAME: which session?")
-        self._resume(flags, name)
+        if name != self._book.current:  # which need not have had a turn yet
+            return self._resume(flags, name)
+        return self._magics.say(f"The current session is {name}.")
 
     def _new(self, flags: Flags, name: str | None) -> None:
         name = name or self._book.current
-        known = self._book.conversation(name)
         if "--carry" in flags:
             self._magics.finder().carry(name, flags["--carry"])
         else:
-            known.renew()
+            self._book.conversation(name).renew()
+        known = self._book.conversation(name)
         self._book.current = name
         told = " It is told what the journal has." if "--carry" in flags else ""
         self._magics.say(f"Session {name} starts afresh as {known.session_id}.{told}")
@@ -172,7 +180,7 @@ class SessionCommands:
             rows.append(
                 {
                     "turn": logged.turn_id[:8],
-                    "began": _local(str(logged.head.get("began", ""))),
+                    "began": local(str(logged.head.get("began", ""))),
                     "session": logged.head.get("session"),
                     "outcome": logged.outcome,
                     "kB": round(path.stat().st_size / 1000, 1),
@@ -193,16 +201,3 @@ def _entry_of(known: Conversation) -> Entry:
 
 def _could_be_an_id(text: str) -> bool:
     return len(text) >= _SHORTEST and not set(text.lower()) - set("0123456789abcdef-")
-
-
-def _local(moment: str) -> str | None:
-    """A moment that was written down, as a person here tells the time."""
-    try:
-        when = datetime.fromisoformat(moment)
-    except ValueError:
-        return None
-    return _clock(when.replace(tzinfo=when.tzinfo or timezone.utc).timestamp())
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -79,11 +79,20 @@ def _what_happened(last: TurnResult) -> str | None:
             "Your last turn was cut off: your process, or the notebook's kernel, ended under it. "
             "That was no error of yours."
         )
+    if last.outcome is Outcome.FAILED and _broken_off(last):
+        return (
+            "Your last turn was interrupted from outside, perhaps because another notebook took "
+            "this conversation over. That was no error of yours."
+        )
     if last.outcome not in (Outcome.INTERRUPTED, Outcome.KILLED):
         return None
     by = _BY.get(last.reason, "on request")
     how = ", and had to be ended by force" if last.outcome is Outcome.KILLED else ""
     return f"Your last turn was stopped on purpose {by}{how}. That was no error of yours."
+
+
+def _broken_off(last: TurnResult) -> bool:
+    return any(isinstance(e, ev.AgentFinished) and e.end == "aborted" for e in last.events)
 
 
 def _named(tool: ToolCall) -> str:

@@ -17,6 +17,7 @@ from places import Place
 
 from turncell.cli import main
 from turncell.demo.run import NOTEBOOK, demo_script, find_notebook
+from turncell.modelserver import default_script
 from turncell.outcome import RECORD_TYPE
 
 pytestmark = [pytest.mark.kernel, pytest.mark.cli]
@@ -28,7 +29,7 @@ NOTEBOOKS = sorted(path.name for path in find_notebook().parent.glob("*.ipynb"))
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_it_passes_nbval(new_place: Callable[[], Place], name: str) -> None:
     place = new_place()
-    place.server.script = demo_script()
+    place.server.script = demo_script() if name == NOTEBOOK else default_script()
     notebook = place.cwd / name
     shutil.copyfile(find_notebook().parent / name, notebook)
     done = subprocess.run(
@@ -37,8 +38,8 @@ def test_it_passes_nbval(new_place: Callable[[], Place], name: str) -> None:
         env=place.env, cwd=place.cwd, capture_output=True, text=True, timeout=170,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
-    stopped = [r for r in place.server.requests if r.scenario == "story"]
-    assert [r.outcome for r in stopped] == ["client_disconnected"]  # nobody pressed: --timeout did
+    stopped = [r.outcome for r in place.server.requests if r.scenario in ("story", "slow")]
+    assert stopped == ["client_disconnected"]  # nobody pressed: --timeout did
 
 
 @pytest.fixture(scope="module")

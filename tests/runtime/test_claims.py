@@ -178,7 +178,7 @@ class TestLease:
     ) -> list[str]:
         said: list[str] = []
         with anyio.fail_after(20):
-            await lease.take(SESSION, in_use, said.append, lambda: users)
+            await lease.take(SESSION, in_use, lambda text, *_: said.append(text), lambda: users)
         return said
 
     def test_two_names_of_one_kernel_are_two_writers(self, tmp_path: Path) -> None:
@@ -286,7 +286,8 @@ class TestLease:
             lease = self.lease(tmp_path)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(leave)
-                await lease.take(SESSION, InUse.WAIT, said.append, lambda: tuple(there))
+                say = lambda text, *_: said.append(text)  # noqa: E731
+                await lease.take(SESSION, InUse.WAIT, say, lambda: tuple(there))
             assert len(said) == 1
 
         anyio.run(main)

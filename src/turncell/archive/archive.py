@@ -52,7 +52,7 @@ class Archive:
         for logged in self._journals_of(session_id):
             if logged.turn_id == known:
                 return None
-            if logged.heard and not logged.running:
+            if logged.heard:  # who asks has the session: nobody else can be at work in it
                 return str(logged.head.get("prompt", "")), logged.result()
         return None
 

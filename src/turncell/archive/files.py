@@ -12,7 +12,7 @@ from pathlib import Path
 import platformdirs
 from filelock import FileLock
 
-__all__ = ["locked", "moment", "private", "state_directory", "write_whole"]
+__all__ = ["local", "locked", "moment", "private", "state_directory", "write_whole"]
 
 #: Seconds that one kernel waits for another's hand on the same files.
 PATIENCE = 2.0
@@ -77,3 +77,12 @@ def locked(directory: Path) -> Iterator[None]:
 def moment() -> str:
     """Now, as it is written down: UTC, to the microsecond; later is greater."""
     return datetime.now(timezone.utc).isoformat(timespec="microseconds")
+
+
+def local(written: str) -> str:
+    """A moment that was written down, as a person here tells the time; "" for none."""
+    try:
+        when = datetime.fromisoformat(written)
+    except ValueError:
+        return ""
+    return when.astimezone().strftime("%Y-%m-%d %H:%M")

@@ -162,9 +162,10 @@ class Journals:
         logged = _logged(path, lines, torn=whole < len(data), closed=closed)
         mine_to_mend = logged.torn and logged.here and not logged.running
         if mine_to_mend and path.stat().st_size == len(data):
+            mode = stat.S_IMODE(path.stat().st_mode)
             path.chmod(0o600)
             os.truncate(path, whole)
-            path.chmod(CLOSED)
+            path.chmod(mode)
         return dataclasses.replace(logged, events=events)
 
     def glance(self, path: Path) -> Logged:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from turncell.archive.files import locked, moment, private, write_whole
+from turncell.archive.files import local, locked, moment, private, write_whole
 from turncell.errors import UsageError
 from turncell.names import SESSION_ID
 
@@ -51,7 +51,7 @@ class Entry:
     agent_home: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.id[:8]}, {self.last_used[:16].replace('T', ' ')} UTC)"
+        return f"{self.name} ({self.id[:8]}, {local(self.last_used) or 'never used'})"
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -117,8 +117,12 @@ class Register:
         if found and (len(found) == 1 or (named and len(places) == 1)):
             return found[0]
         if found:
-            listed = ", ".join(f"{entry.id} ({entry.notebook})" for entry in found[:5])
-            raise UsageError(f"{which} means {len(found)} sessions: {listed}. Give the whole id.")
+            listed = ", ".join(f"{e} of {os.path.basename(e.notebook)}" for e in found[:5])
+            more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+            raise UsageError(
+                f"{which} means {len(found)} sessions: {listed}{more}. Give the first characters "
+                "of an id."
+            )
         raise UsageError(_not_found(which, entries))
 
     def has(self, name: str, notebook: str) -> bool:
