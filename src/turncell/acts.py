@@ -8,78 +8,87 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskGroup
 
 from turncell import stimuli as st
 from turncell.family import PATIENCE
 from turncell.ladder import Act, StopState
-
-if TYPE_CHECKING:
-    from turncell.driver import TurnRun
+from turncell.link import Link
+from turncell.turn import Turn
 
 __all__ = ["Acts"]
 
 
 class Acts:
-    """Those of one turn; the turn's link can change until it has begun."""
+    """Those of one turn. `put` takes what they answer; `starting` is the start of its agent."""
 
-    def __init__(self, run: TurnRun) -> None:
-        self._run = run
+    def __init__(
+        self, turn: Turn, put: Callable[[st.Stimulus], None], starting: anyio.CancelScope
+    ) -> None:
+        self._turn = turn
+        self._put = put
+        self._starting = starting
         self._looked = False  # what earlier turns left is known
+        self._link: Link
+        self._tasks: TaskGroup
 
-    def carry_out(self, act: Act) -> None:
-        """Begin an act; returns at once."""
+    def carry_out(self, act: Act, link: Link, tasks: TaskGroup) -> None:
+        """Begin an act on the turn's link, as one of its tasks; returns at once."""
+        self._link, self._tasks = link, tasks
         _ACTS[act](self)
 
     def _refuse(self) -> None:
-        run = self._run
-        if run.link.connection is not None:
-            run.link.connection.refuse(run.turn.turn_id)
+        if self._link.connection is not None:
+            self._link.connection.refuse(self._turn.turn_id)
         # Not again when the agent was told to end: it takes some of that along.
-        if not self._looked or run.turn.ladder.state is StopState.ASK:
+        if not self._looked or self._turn.ladder.state is StopState.ASK:
             self._looked = True
-            run.tasks.start_soon(run.link.family.look_around)
+            self._tasks.start_soon(self._link.family.look_around)
 
     def _interrupt(self) -> None:
-        self._run.tasks.start_soon(self._ask_to_stop)
+        self._tasks.start_soon(self._ask_to_stop, self._link)
 
-    async def _ask_to_stop(self) -> None:
-        run, connection = self._run, self._run.link.connection
-        await run.link.family.looked(0.1)
+    async def _ask_to_stop(self, link: Link) -> None:
+        connection = link.connection
+        await link.family.looked(0.1)
         try:
             if connection is None:
                 raise OSError("there is no agent to ask")
             ack = await connection.interrupt()
         except OSError:
-            run.put(st.NotAcked())
+            self._put(st.NotAcked())
         else:
-            run.put(st.Acked(withdrawn=run.turn.turn_id in ack.withdrawn))
+            self._put(st.Acked(withdrawn=self._turn.turn_id in ack.withdrawn))
 
     def _sigint(self) -> None:
-        self._run.link.family.interrupt()
+        self._link.family.interrupt()
 
     def _terminate(self) -> None:
-        self._run.starting.cancel()
-        self._run.tasks.start_soon(self._close_agent)
+        self._starting.cancel()
+        self._tasks.start_soon(self._close_agent, self._link)
 
-    async def _close_agent(self) -> None:
-        if self._run.link.ended:
-            self._run.put(st.Gone("there is no agent process"))
+    async def _close_agent(self, link: Link) -> None:
+        if link.ended:
+            self._put(st.Gone("there is no agent process"))
         else:
-            await self._run.link.hang_up()
+            await link.hang_up()
 
     def _sweep(self) -> None:
-        settle = self._run.turn.ladder.policy.settle
-        self._run.tasks.start_soon(self._clear, settle, PATIENCE, True)
+        settle = self._turn.ladder.policy.settle
+        self._tasks.start_soon(self._clear, self._link, settle, PATIENCE, True)
 
     def _kill(self, patience: float = 0.0) -> None:
-        self._run.starting.cancel()
-        self._run.tasks.start_soon(self._clear, self._run.turn.ladder.policy.kill, patience)
+        self._starting.cancel()
+        self._tasks.start_soon(self._clear, self._link, self._turn.ladder.policy.kill, patience)
 
-    async def _clear(self, seconds: float, patience: float, tools_only: bool = False) -> None:
-        clear = self._run.link.family.clear  # in time: after the rung's end, survivors go untold
+    async def _clear(
+        self, link: Link, seconds: float, patience: float, tools_only: bool = False
+    ) -> None:
+        clear = link.family.clear  # in time: after the rung's end, survivors go untold
         verdict = await clear(0.8 * seconds, tools_only=tools_only, patience=patience)
-        self._run.put(st.Cleared(verdict.survivors, verdict.spared, verdict.taken))
+        self._put(st.Cleared(verdict.survivors, verdict.spared, verdict.taken))
 
 
 _ACTS: dict[Act, Callable[[Acts], None]] = {

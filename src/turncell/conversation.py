@@ -164,10 +164,12 @@ class Conversation:
         try:
             await run.run()
         finally:
-            self._line.remove((order, run))
             handle.leave()
             try:
                 await self.link.rest()
+            finally:
+                self._line.remove((order, run))
+            try:
                 await self._close_retired(run)
             finally:
                 self._call_first()

@@ -42,7 +42,7 @@ class TurnRun:
 
     `on_event` gets every event of the turn, `on_over` the result, once, when those
     who wait may go on; both are called on the loop and must not block. `memory` knows the
-    turn before, `keeper` keeps this one on disk; `tasks` and `starting` are for the acts.
+    turn before, `keeper` keeps this one on disk.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class TurnRun:
         self._memory = memory or Memory(None)
         self._keeper = keeper
         self._painter = Painter(view, self.record.look, keeper.flush if keeper else None)
-        self.starting = anyio.CancelScope()
+        self._starting = anyio.CancelScope()
         self._released: Outcome | None = None
         self._said = 0  # lines of ours
-        self._acts = Acts(self)
-        self.tasks: TaskGroup
+        self._acts = Acts(turn, self.put, self._starting)
+        self._tasks: TaskGroup
 
     # The inbox.
 
@@ -115,10 +115,10 @@ class TurnRun:
             self._over()
 
     async def _run(self) -> None:
-        async with anyio.create_task_group() as self.tasks:
-            self.tasks.start_soon(self._painter.run)
+        async with anyio.create_task_group() as self._tasks:
+            self._tasks.start_soon(self._painter.run)
             if self._keeper is not None:
-                self.tasks.start_soon(self._keeper.run)
+                self._tasks.start_soon(self._keeper.run)
             while self.turn.state is not TurnState.ENDED:
                 await self._inbox.wait(self._seconds_left())
                 for stimulus in self._inbox.take():
@@ -134,7 +134,7 @@ class TurnRun:
                 await self.link.drop()
             elif self.record.used_tools:
                 await self.link.family.note_left_running()
-            self.tasks.cancel_scope.cancel()
+            self._tasks.cancel_scope.cancel()
 
     def _seconds_left(self) -> float | None:
         deadline = self.turn.deadline
@@ -152,7 +152,7 @@ class TurnRun:
             if isinstance(order, Order):
                 _ORDERS[order](self)
             else:
-                self._acts.carry_out(order)
+                self._acts.carry_out(order, self.link, self._tasks)
         moved = self.record.stop_moved()
         if moved is not None:
             self._keep(moved)
@@ -180,27 +180,21 @@ class TurnRun:
             self._keeper.say = self._say
             self._keeper.open(link.session_id)
         if link.warm(self._settings):
-            self._begin()
+            self._brief()
             self._step(st.Ready())
         else:
-            self.tasks.start_soon(self._make_ready)
+            self._tasks.start_soon(self._make_ready)
 
     async def _make_ready(self) -> None:
-        with self.starting:
+        with self._starting:
             try:
                 await self.link.ready(self._settings, self._say)
                 await self._memory.look_up(self.link, self._say)
             except TurncellError as error:
                 self.put(st.StartFailed(str(error)))
                 return
-            self._begin()
+            self._brief()
             self.put(st.Ready())
-
-    def _begin(self) -> None:
-        """The session is ours, so that it may be said to be used, and its agent is there."""
-        if self._keeper is not None:
-            self.tasks.start_soon(self._keeper.enter)
-        self._brief()
 
     def _brief(self) -> None:
         """Have the model told about the turn before, if that did not end by itself."""
@@ -209,7 +203,7 @@ class TurnRun:
             self._prompt = replace(self._prompt, note=note)
 
     def _send(self) -> None:
-        self.tasks.start_soon(self._hand_over)
+        self._tasks.start_soon(self._hand_over)
 
     async def _hand_over(self) -> None:
         try:
@@ -220,6 +214,8 @@ class TurnRun:
                 if self._prompt.note:
                     self._keep(self._event(ev.ModelTold, text=self._prompt.note))
                 await self.link.connection.send(self._prompt)
+                if self._keeper is not None:  # the session is ours, and is used
+                    await self._keeper.enter()
         except OSError as error:
             self.put(st.Gone(str(error)))
         except TurncellError as error:
@@ -227,7 +223,7 @@ class TurnRun:
 
     def _release(self) -> None:
         if self.turn.state is not TurnState.ENDED:  # unstopped: it runs on without its cell
-            self.tasks.start_soon(self._let_go)
+            self._tasks.start_soon(self._let_go)
 
     async def _let_go(self) -> None:
         """Show the last picture, then let those who wait go on."""

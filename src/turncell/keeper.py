@@ -127,7 +127,8 @@ class Keeper:
     async def flush(self) -> None:
         """Have on disk what was added: called before it is shown. While the disk does not
         answer, nothing waits for it a second time."""
-        if not (self._hung and self._writing.locked()):
+        behind = self._writing.locked() or (self._journal is not None and self._journal.behind)
+        if behind and not (self._hung and self._writing.locked()):
             await self._bounded(self._write, BRIEF)
 
     async def run(self) -> None:

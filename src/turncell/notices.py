@@ -5,8 +5,8 @@ from __future__ import annotations
 __all__ = ["MISSING", "MOVED", "TAKEN", "TORN", "WENT_ON"]
 
 TAKEN = (
-    "The session was taken over: {}.\nThe conversation goes on there. Branch it with --fork NAME, or "
-    "take it back with --in-use take."
+    "The session was taken over: {}.\n"
+    "The conversation goes on there. Branch it with --fork NAME, or take it back: --in-use take."
 )
 
 MISSING = (

@@ -16,6 +16,8 @@ __all__ = ["local", "locked", "moment", "private", "state_directory", "write_who
 
 #: Seconds that one kernel waits for another's hand on the same files.
 PATIENCE = 2.0
+#: Seconds between two tries.
+LAP = 0.005
 
 
 def state_directory(environ: Mapping[str, str] | None = None) -> Path:
@@ -65,7 +67,7 @@ def locked(directory: Path) -> Iterator[None]:
     """
     lock = FileLock(private(directory) / ".lock", timeout=PATIENCE, mode=0o600)
     try:
-        lock.acquire()
+        lock.acquire(poll_interval=LAP)
     except NotImplementedError as error:
         raise OSError(str(error)) from error
     try:

@@ -46,6 +46,11 @@ class Journal:
         self._line = bytearray()  # of these, what is not a whole line
         self._file: int | None = None
 
+    @property
+    def behind(self) -> bool:
+        """Whether something happened that is not in the file."""
+        return bool(self._pending or self._unwritten)
+
     def add(self, event: ev.Event) -> None:
         """Something happened."""
         self._pending.append(event)
