@@ -161,6 +161,36 @@ def test_a_reload_in_mid_turn(tab: Tab) -> None:
     tab.shot("10-last-after-reload")
 
 
+def test_a_restarted_kernel_goes_on_with_the_last_session_of_its_notebook(tab: Tab) -> None:
+    begin(
+        tab, "%%agent\nremember the heron", "%%agent\ncount", "%%agent\na new beginning",
+        "%agent resume", "%%agent -o r\nwhat was it?", "print(r.told)", "%agent sessions",
+    )  # fmt: skip
+    tab.finish(1)
+    tab.run(2)
+    expect(tab.output(2)).to_contain_text("w9 ")
+    (kernel,) = tab.lab.ask("api/kernels")
+    tab.lab.ask(f"api/kernels/{kernel['id']}/restart", "POST")  # in mid turn
+    tab.idle()
+    tab.finish(0)
+    tab.finish(3)
+    expect(tab.output(3)).to_contain_text("%agent resume goes on with main")
+    tab.finish(4)
+    tab.finish(5)
+    expect(tab.output(5)).to_contain_text("echo: what was it?")
+    history = json.dumps(tab.lab.place.server.requests[-1].history)
+    assert "remember the heron" in history
+    assert "w9 " in history
+    assert "a new beginning" not in history
+    tab.finish(6)
+    # Jupyter interrupts a kernel before it ends it, and may not wait for what that does.
+    expect(tab.output(6)).to_contain_text(re.compile("Your last turn was (stopped|cut off)"))
+    tab.finish(7)
+    expect(tab.output(7)).to_contain_text("completed")
+    tab.cell(5).scroll_into_view_if_needed()
+    tab.shot("14-resumed-after-restart")
+
+
 def test_it_is_readable_in_the_dark_and_when_narrow(tab: Tab) -> None:
     use = ToolUse("Bash", {"command": "ls -l /usr; tail -f /dev/null", "description": "x"})
     tab.lab.place.server.script = Script(Scenario("t", replies=[Reply("I look first. ", use)]))
