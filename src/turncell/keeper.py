@@ -103,6 +103,8 @@ class Keeper:
 
     async def enter(self) -> None:
         """Write down that the session is used: only now, for it may have been another's."""
+        if self._stage is not Stage.JOURNALED:
+            return  # the turn is over already
         self._stage = Stage.ENTERED
         offers: list[str | None] = []
 
