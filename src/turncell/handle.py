@@ -13,8 +13,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -125,16 +125,21 @@ class TurnHandle:
     async def _news(self, seen: int) -> bool:
         """Wait for more events than `seen`, or for the end; whether there are more."""
         while len(self._events) <= seen and not self._over.is_set():
-            changed = anyio.Event()
-            waker = _from_any_thread(changed.set)
-            self._wakers.add(waker)
-            try:
+            with self._waking() as changed, anyio.move_on_after(_BEAT):
                 if len(self._events) <= seen and not self._over.is_set():
-                    with anyio.move_on_after(_BEAT):
-                        await changed.wait()
-            finally:
-                self._wakers.discard(waker)
+                    await changed.wait()
         return len(self._events) > seen
+
+    @contextmanager
+    def _waking(self) -> Iterator[anyio.Event]:
+        """An event of the present loop that is set when something happens in the turn."""
+        changed = anyio.Event()
+        waker = _from_any_thread(changed.set)
+        self._wakers.add(waker)
+        try:
+            yield changed
+        finally:
+            self._wakers.discard(waker)
 
     # For the runtime.
 

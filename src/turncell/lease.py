@@ -7,6 +7,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import TypeVar
 
 import anyio
@@ -64,23 +65,33 @@ class Lease:
         if self._claims is None:
             return
         self._claim = claim = Claim.mine(session_id, self._owner, self._name, self._notebook)
-        over: Claim | None = None
-        waits = False
-        try:
-            while (other := await self._try(claim, over, in_use, say, users)) is not None:
-                over = self._may_take(other, in_use)
-                if over is None and in_use is not InUse.WAIT:
-                    raise SessionBusy(_choices(session_id, other))
-                if over is None:
-                    if not waits:
-                        say(f"Waiting for the session: {other}.", "info")
-                    waits = True
-                    await anyio.sleep(LAP)
-        except BaseException:
-            self._claim = None  # a worker that was not waited for sees that it is not wanted
-            raise
+        with ExitStack() as undo:
+            undo.callback(self._forget)
+            over = await self._win(claim, in_use, say, users)
+            undo.pop_all()  # it is ours
         if over is not None and in_use is InUse.TAKE:
             say(f"The session was taken over: {over}.")
+
+    def _forget(self) -> None:
+        self._claim = None  # a worker that was not waited for sees that it is not wanted
+
+    async def _win(
+        self, claim: Claim, in_use: InUse, say: Callable[..., None], users: Users
+    ) -> Claim | None:
+        """Until the session is ours; the claim that had to give way, if any."""
+        over: Claim | None = None
+        waits = False
+        while (other := await self._try(claim, over, in_use, say, users)) is not None:
+            over = self._may_take(other, in_use)
+            if over is not None:
+                continue
+            if in_use is not InUse.WAIT:
+                raise SessionBusy(_choices(claim.session_id, other))
+            if not waits:
+                say(f"Waiting for the session: {other}.", "info")
+            waits = True
+            await anyio.sleep(LAP)
+        return over
 
     def _may_take(self, other: Claim | Survivor, in_use: InUse) -> Claim | None:
         """The claim that need not count, if this one need not."""

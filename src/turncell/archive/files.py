@@ -52,10 +52,9 @@ def write_whole(path: Path, text: str, *, lasting: bool = True) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(draft, path)
-    except BaseException:
-        with suppress(OSError):
+    finally:
+        with suppress(OSError):  # it is gone when it took the file's place
             draft.unlink()
-        raise
 
 
 @contextmanager

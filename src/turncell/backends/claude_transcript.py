@@ -123,16 +123,21 @@ def fork(session_id: str) -> str:
 
 def users(session_id: str) -> list[Survivor]:
     """The agents that live, have this conversation open and do not carry our token."""
-    found = []
-    for path in (config_directory(os.environ) / "sessions").glob("*.json"):
-        with suppress(OSError, psutil.Error):
-            record = _record(path.read_bytes()) or {}
-            if record.get("sessionId") == session_id and path.stem.isdigit():
-                process = psutil.Process(int(path.stem))
-                ours = process.environ().get(procs.TOKEN)
-                if not ours and _same(process.pid, record.get("procStart")):
-                    found.append(Survivor(process.pid, " ".join(process.cmdline())[:60]))
-    return found
+    paths = (config_directory(os.environ) / "sessions").glob("*.json")
+    return [user for path in paths if (user := _user(path, session_id)) is not None]
+
+
+def _user(path: Path, session_id: str) -> Survivor | None:
+    """The agent that such a file is of, if it is one of these."""
+    with suppress(OSError, psutil.Error):
+        record = _record(path.read_bytes()) or {}
+        if record.get("sessionId") != session_id or not path.stem.isdigit():
+            return None
+        process = psutil.Process(int(path.stem))
+        ours = process.environ().get(procs.TOKEN)
+        if not ours and _same(process.pid, record.get("procStart")):
+            return Survivor(process.pid, " ".join(process.cmdline())[:60])
+    return None
 
 
 def _same(pid: int, since: Any) -> bool:
