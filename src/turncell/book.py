@@ -136,6 +136,7 @@ class Book:
             name,
             lambda reason, force: portal.soon(conversation.stop, turn_id, reason, force),
             order.settings.stop.total,
+            partial(portal.soon, conversation.answer),
         )
         old = self.turns[:-20]  # a few that are over stay, for `%agent wait`
         self.turns = [t for t in old if t.running] + self.turns[-20:] + [handle]

@@ -32,6 +32,7 @@ ENVIRONMENT: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TURNCELL_GRACE": ("grace", float),
     "TURNCELL_STRATEGY": ("strategy", str),
     "TURNCELL_IN_USE": ("in_use", str),
+    "TURNCELL_UNATTENDED": ("unattended", str),
     "TURNCELL_TELL": ("tell", lambda text: text.lower() not in ("0", "no", "off", "false")),
 }
 

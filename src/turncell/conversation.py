@@ -25,6 +25,7 @@ from turncell.link import Link, LoadBackend
 from turncell.memory import Memory
 from turncell.outcome import Outcome, Reason, TurnResult
 from turncell.painter import Drawable
+from turncell.questions import Answer
 from turncell.settings import Settings
 from turncell.turn import Turn, TurnState
 
@@ -41,6 +42,7 @@ class Order:
     new: bool = False
     resume: str | None = None
     known: Entry | None = None  # what the register has of the session to resume
+    asks: bool = False  # a person can answer questions
     offers: bool = False  # a conversation that begins says what could be resumed instead
     on_over: Callable[[TurnResult], None] = field(default=lambda _: None)
 
@@ -148,7 +150,7 @@ class Conversation:
         turn = Turn(handle.turn_id, order.settings.stop, order.settings.timeout)
         run = TurnRun(
             turn,
-            Prompt(order.prompt, handle.turn_id),
+            Prompt(order.prompt, handle.turn_id, "", order.asks, order.settings.unattended),
             self.link,
             order.settings,
             order.view,
@@ -233,6 +235,12 @@ class Conversation:
             if turn_id == run.turn.turn_id or (turn_id is None and runs):
                 run.put(st.StopAsked(reason, force))
                 return
+
+    def answer(self, question_id: str, answer: Answer) -> None:
+        """Hand on what a person says to a question of the turn that runs."""
+        connection = self._begun.link.connection if self._begun is not None else None
+        if connection is not None:
+            connection.answer(question_id, answer)
 
     async def leave(self, seconds: float, *, spare_earlier: bool = True) -> None:
         """Stop every turn and close the agent, in about `seconds` in all."""

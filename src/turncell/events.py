@@ -18,6 +18,7 @@ __all__ = [
     "AgentFinished",
     "ApiRetry",
     "Event",
+    "HookReported",
     "ModelTold",
     "Notice",
     "QuestionAsked",
@@ -27,6 +28,7 @@ __all__ = [
     "TextDelta",
     "TextSettled",
     "ThinkingDelta",
+    "TodosChanged",
     "ToolEnded",
     "ToolStarted",
     "TurnEnded",
@@ -92,25 +94,29 @@ class ToolStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolEnded(Event):
-    """A tool call is over: `status` is done, failed, denied or cancelled."""
+    """A tool call is over: `status` is done, failed, denied or cancelled. `change` is what it
+    changed in a file: lines with a sign each."""
 
     tool_id: str
     status: str
     output: str = ""
+    change: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionAsked(Event):
-    """The agent waits for a person (here: may it use this tool?)."""
+    """The agent waits for a person: may it use this tool, or (`AskUserQuestion`) which of a
+    few answers? `scope` says what an answer "for the session" would allow."""
 
     question_id: str
     tool: str
     input: dict[str, Any] = field(default_factory=dict)
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSettled(Event):
-    """A question is over: `answer` is allowed, denied or cancelled."""
+    """A question is over: `answer` is allowed, answered, denied or cancelled."""
 
     question_id: str
     answer: str
@@ -143,12 +149,31 @@ class ModelTold(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TodosChanged(Event):
+    """The agent's own list of what it has to do: each entry has a `text` and a `status`
+    (pending, in_progress or completed)."""
+
+    todos: tuple[dict[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookReported(Event):
+    """A hook of the user's own settings: `status` is running, done, failed or cancelled."""
+
+    hook_id: str
+    name: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReported(Event):
-    """Cost in USD and tokens of this turn alone; None where nobody knows."""
+    """Cost in USD and tokens of this turn alone; None where nobody knows. Not `final`: as far
+    as model calls were counted while the turn goes on."""
 
     cost_usd: float | None = None
     usage: dict[str, int] | None = None
     model_turns: int | None = None
+    final: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

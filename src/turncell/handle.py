@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -22,24 +22,34 @@ import anyio
 from turncell.errors import RuntimeGone, TurnFailed, TurnStopped
 from turncell.events import Event, TurnEnded
 from turncell.outcome import Outcome, Reason, TurnResult
+from turncell.questions import Answer, Verdict
 
-__all__ = ["Stopper", "TurnHandle"]
+__all__ = ["Answerer", "Stopper", "TurnHandle"]
 
 #: Seconds between two beats while a foreign loop waits.
 _BEAT = 0.1
 
 #: Takes the reason and whether to go straight to the last rung; returns at once.
 Stopper = Callable[[Reason, bool], None]
+#: Takes the id of a question and its answer; returns at once.
+Answerer = Callable[[str, Answer], None]
 
 
 class TurnHandle:
     """One turn under way. `await` it, iterate its events, or call `result()`."""
 
-    def __init__(self, turn_id: str, session: str, stopper: Stopper, bound: float) -> None:
+    def __init__(
+        self,
+        turn_id: str,
+        session: str,
+        stopper: Stopper,
+        bound: float,
+        answerer: Answerer = lambda _id, _answer: None,
+    ) -> None:
         self.turn_id = turn_id
         self.session = session
         self.bound = bound  # the longest a stop of this turn can take, in seconds
-        self._stopper = stopper
+        self._stopper, self._answerer = stopper, answerer
         self._pid = os.getpid()
         self.background = False  # a cell of its own does not wait for it
         self.joined = False
@@ -65,6 +75,21 @@ class TurnHandle:
             raise RuntimeGone(f"This turn is run by process {self._pid}: stop it there.")
         if self.running:
             self._stopper(wanted, now)
+
+    def answer(
+        self,
+        question_id: str,
+        verdict: str = "allow once",
+        chosen: Mapping[str, str] | None = None,
+    ) -> None:
+        """Answer a question that the turn waits with (`QuestionAsked`): any thread; returns at
+        once. `verdict` is "allow once", "allow for the session" or "deny"; `chosen` has the
+        label (several: joined by ", ") for the text of each of the agent's own questions. A
+        question that is settled stays as it is.
+
+        Raises ValueError for a verdict that does not exist.
+        """
+        self._answerer(question_id, Answer(Verdict(verdict), dict(chosen or {})))
 
     def done(self) -> bool:
         """Whether the turn is over (an unstopped one is, for those who wait)."""

@@ -138,8 +138,9 @@ def _route(shell: Shell) -> Route:
 class ClickTap:
     """Hears the clicks on our buttons while the main thread is blocked (a context manager).
 
-    `on_click(comm_id)` may be called from any thread, must return fast, and is called once per
-    click. The widget gets none that was taken; it does get one for which `on_click` raised.
+    `on_click(comm_id)`, or what a button was watched with, may be called from any thread, must
+    return fast, and is called once per click. The widget gets none that was taken; it does get
+    one for which it raised.
     Taps stand in a row, each passing on what is not its own, and leave in any order.
     """
 
@@ -148,16 +149,16 @@ class ClickTap:
         self.working = False  # clicks get in now; on route "pumped", as long as `pump` is called
         self._on_click = on_click
         self._kernel: Any = getattr(shell, "kernel", None)
-        self._ours: set[str] = set()  # comm ids
+        self._ours: dict[str, Callable[[str], None]] = {}  # by comm id
         self._taken: dict[str, Any] = {}  # headers of the clicks we took, by message id
 
-    def watch(self, comm_id: str) -> None:
+    def watch(self, comm_id: str, on_click: Callable[[str], None] | None = None) -> None:
         """Take the clicks on this button."""
-        self._ours.add(comm_id)
+        self._ours[comm_id] = on_click or self._on_click
 
     def forget(self, comm_id: str) -> None:
         """Leave the clicks on this button to the widget again."""
-        self._ours.discard(comm_id)
+        self._ours.pop(comm_id, None)
 
     def __enter__(self) -> ClickTap:
         if self.route != "none":
@@ -204,7 +205,7 @@ class ClickTap:
                 # Raises where the signature is wrong or was seen: the kernel refuses it as well.
                 header = session.deserialize(frames, content=False, copy=copied)["header"]
                 if header["msg_type"] == "comm_msg" and header["msg_id"] not in self._taken:
-                    self._on_click(comm)
+                    self._ours[comm](comm)
                     self._taken[header["msg_id"]] = header
                 return header["msg_id"] in self._taken
         return False

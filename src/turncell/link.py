@@ -57,6 +57,7 @@ class Link:
         # The turns that were sent: what the agent writes down of one can come after its end.
         self._ours: deque[str] = deque(maxlen=50)
         self._length = 0  # of the agent's record, when the last turn was over
+        self._granted: set[str] = set()  # what was allowed "for the session"
         self._key: tuple[Settings, int] | None = None
         self._lock: anyio.Lock | None = None
         self._gone: anyio.Event | None = None  # set when the process has ended
@@ -98,7 +99,7 @@ class Link:
             say(notices.TORN.format(self.session_id[:8], self.session_id))
         exact = self.typed_id and not self.reached
         await self._lease.has_agent(None, token)
-        launch = Launch(settings, self.session_id, self.opened, exact, token)
+        launch = Launch(settings, self.session_id, self.opened, exact, token, self._granted)
         self.connection = await backend.connect(launch, deliver)
         self._key = launch_key(settings)
         self.reached = True

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from turncell.outcome import TurnResult
     from turncell.session import Book
     from turncell.settings import Settings
+    from turncell.views.base import CellView
 
 __all__ = ["AgentMagics"]
 
@@ -58,6 +59,9 @@ class AgentMagics(Magics):
     cli = Unicode("", help="the agent binary to run").tag(config=True)
     in_use = Enum(
         ["", "refuse", "wait", "take"], "", help="when another kernel has the session open"
+    ).tag(config=True)
+    unattended = Enum(
+        ["", "deny", "allow"], "", help="what a question gets where nobody can answer it"
     ).tag(config=True)
     tell = Bool(True, help="tell the model that its last turn was stopped").tag(config=True)
     max_warm = Int(3, help="agent processes kept warm at most").tag(config=True)
@@ -128,8 +132,9 @@ class AgentMagics(Magics):
             kernel_interrupts(self.shell),
             ClickTap(self.shell, lambda _: presses.press("user")) as tap,
         ):
-            handle = self._begin(prompt, options, settings, presses, tap)
-            await_end(handle, presses, tap)
+            view = self._view(presses, options, tap)
+            handle = self._begin(prompt, options, settings, presses, tap, view)
+            await_end(handle, presses, tap, view.listen)
         handle.result(raise_error=options.raise_error)
 
     def _run_in_background(self, prompt: str, options: CellOptions, settings: Settings) -> None:
@@ -142,7 +147,8 @@ class AgentMagics(Magics):
                 over.set()
                 leaving.close()
 
-            handle = self._begin(prompt, options, settings, presses, tap, leave)
+            view = self._view(presses, options, tap)
+            handle = self._begin(prompt, options, settings, presses, tap, view, leave)
             handle.background = True
             # All went well: the tap stays as long as the turn, which may be over already.
             leaving.push(stack.pop_all())
@@ -156,10 +162,10 @@ class AgentMagics(Magics):
         settings: Settings,
         presses: Presses,
         tap: ClickTap,
+        view: CellView,
         on_over: Callable[[], None] = lambda: None,
     ) -> TurnHandle:
-        """Make the button, tap it, show it, and only then start the turn."""
-        view = self._view(presses, options)
+        """Tap the button that was made, show it, and only then start the turn."""
         if view.comm_id is not None:
             tap.watch(view.comm_id)
         view.open()
@@ -172,7 +178,7 @@ class AgentMagics(Magics):
         prompt: str,
         options: CellOptions,
         settings: Settings,
-        view: Any,
+        view: CellView,
         on_over: Callable[[], None],
     ) -> TurnHandle:
         from turncell.conversation import Order
@@ -188,12 +194,13 @@ class AgentMagics(Magics):
         known = options.found.entry if options.found is not None else None
         order = Order(
             prompt, settings, view, options.new, options.resume, known,
-            offers=can_ask(self.shell), on_over=over,
+            asks=view.asks, offers=can_ask(self.shell), on_over=over,
         )  # fmt: skip
         return book.start(options.session or book.current, order)
 
-    def _view(self, presses: Presses, options: CellOptions) -> Any:
+    def _view(self, presses: Presses, options: CellOptions, tap: ClickTap) -> CellView:
         from turncell import views
+        from turncell.views.asking import Asking
 
         routes = stop_routes(self.shell)
         return views.choose(
@@ -203,6 +210,7 @@ class AgentMagics(Magics):
             quiet=options.quiet,
             background=options.bg,
             hint=None if routes.interrupt else routes.describe(),
+            asking=Asking(presses.answer, tap),
         )
 
     # What the rest of the house asks for.

@@ -56,6 +56,8 @@ OPTIONS = (
     Option("--fork", "NAME", "branch the session under a new name, then run the prompt there"),
     Option("--in-use", "HOW", "when another kernel has the session: refuse, wait or take",
            setting="in_use"),
+    Option("--unattended", "HOW", "what a question gets where nobody can answer: deny or allow",
+           setting="unattended"),
     Option("--no-tell", None, "do not tell the model that its last turn was stopped"),
     Option("-m --model", "NAME", "the model", setting="model"),
     Option("--effort", "LEVEL", "how hard the model thinks", setting="effort"),

@@ -133,7 +133,8 @@ class StopReceipt:
 class ToolCall:
     """One tool call of a turn. `seconds` and `status` are None while it runs.
 
-    `output` holds at most 100 kB; a longer one is cut and says so.
+    `output` holds at most 100 kB; a longer one is cut and says so. `change` is what it changed
+    in a file, lines with a sign each.
     """
 
     tool_id: str
@@ -142,6 +143,7 @@ class ToolCall:
     status: str | None = None
     seconds: float | None = None
     output: str = ""
+    change: str = ""
     parent: str | None = None
 
 

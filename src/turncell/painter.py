@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import anyio
 import anyio.to_thread
 
-from turncell.transcript import Snapshot
+from turncell.picture import Snapshot
 
 __all__ = ["Drawable", "Painter", "off_loop"]
 

@@ -9,8 +9,9 @@ from turncell import events as ev
 from turncell.ladder import StopState
 from turncell.link import Link
 from turncell.outcome import Outcome, StopReceipt, TurnResult
+from turncell.picture import Snapshot, StopView
 from turncell.settings import Settings
-from turncell.transcript import Snapshot, StopView, Transcript
+from turncell.transcript import Transcript
 from turncell.turn import Turn
 
 __all__ = ["Record"]

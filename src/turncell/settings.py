@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from turncell.errors import UsageError
+from turncell.questions import Unattended
 
 __all__ = ["InUse", "Settings", "StopPolicy", "Strategy"]
 
@@ -115,7 +116,8 @@ class Settings:
     """What a turn runs with. `origins` says where each value that was set came from.
 
     `in_use`: what to do when another kernel has the session open; `tell`: whether the model
-    is told that the turn before was stopped.
+    is told that the turn before was stopped; `unattended`: what a question gets where nobody
+    can answer it.
     """
 
     model: str | None = None
@@ -132,6 +134,7 @@ class Settings:
     timeout: float | None = None
     in_use: InUse = InUse.REFUSE
     tell: bool = True
+    unattended: Unattended = Unattended.DENY
     stop: StopPolicy = field(default_factory=StopPolicy)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -139,6 +142,8 @@ class Settings:
         if self.timeout is not None:
             _check_seconds("timeout", self.timeout)
         object.__setattr__(self, "in_use", _one_of(InUse, "--in-use", self.in_use))
+        policy = _one_of(Unattended, "--unattended", self.unattended)
+        object.__setattr__(self, "unattended", policy)
         turns, budget = self.max_turns, self.max_budget
         if turns is not None and not (isinstance(turns, int) and turns >= 1):
             raise UsageError(f"max-turns is {self.max_turns}: give 1 or more.")
@@ -149,8 +154,9 @@ class Settings:
         """The part a running agent process was started with: two turns with equal
         keys can share one process."""
         return dataclasses.replace(
-            self, timeout=None, in_use=InUse.REFUSE, tell=True, stop=StopPolicy(), origins={}
-        )
+            self, timeout=None, in_use=InUse.REFUSE, tell=True, unattended=Unattended.DENY,
+            stop=StopPolicy(), origins={},
+        )  # fmt: skip
 
     def merged(self, origin: str, values: Mapping[str, Any]) -> Settings:
         """A copy with `values`, each marked as coming from `origin`.

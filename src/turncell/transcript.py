@@ -1,7 +1,4 @@
-"""Folds events into one immutable picture of the turn: the `Snapshot`.
-
-A view gets nothing else. It is handed the whole picture each time and draws it;
-drawing the same picture twice must change nothing.
+"""Folds the events of one turn into what a picture of it is made of.
 
 The message is the authority, deltas are a preview: a block's `TextSettled`
 replaces its deltas. When the agent's stream broke and it asks again, the
@@ -11,88 +8,18 @@ a stop in between loses nothing that was shown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from turncell import events as ev
-from turncell.outcome import StopReceipt, ToolCall
+from turncell.outcome import ToolCall
+from turncell.picture import Segment, Snapshot, Todo, join_text
+from turncell.questions import Question
 
-__all__ = ["OUTPUT_LIMIT", "Segment", "Snapshot", "StopView", "Transcript", "cut_output"]
+__all__ = ["OUTPUT_LIMIT", "Transcript", "cut_output"]
 
 #: Characters of a tool's output that are kept; the rest is cut and counted.
 OUTPUT_LIMIT = 100_000
 _SAYS_SO = 100  # the most that the words about the cut take
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One stretch of the turn, in order: kind is text, thinking, tool or notice.
-
-    `key` is stable for the life of the turn; `settled` means it will not grow;
-    `tool` is set for a tool, `level` (info, warning, error) for a notice.
-    """
-
-    kind: str
-    key: str
-    text: str = ""
-    settled: bool = False
-    tool: ToolCall | None = None
-    level: str = "info"
-
-
-@dataclass(frozen=True, slots=True)
-class StopView:
-    """A stop under way: its rung and when (monotonic seconds) that rung and the
-    whole stop are over at the latest."""
-
-    rung: str
-    rung_ends: float
-    stop_ends: float
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The whole picture of a turn at `now` (monotonic seconds).
-
-    `phase` is queued, starting, running, waiting, stopping or ended. The fields
-    from `outcome` on are set when it is ended.
-    """
-
-    turn_id: str
-    session: str
-    phase: str
-    now: float
-    began: float
-    segments: tuple[Segment, ...] = ()
-    session_id: str = ""
-    model: str | None = None
-    heard_at: float | None = None
-    retry: ev.ApiRetry | None = None
-    queued_behind: int = 0
-    stop: StopView | None = None
-    cost_usd: float | None = None
-    usage: dict[str, int] | None = None
-    outcome: str | None = None
-    reason: str | None = None
-    error: str | None = None
-    receipt: StopReceipt | None = None
-    duration: float | None = None
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the turn began (its whole length once it is over)."""
-        return self.duration if self.duration is not None else max(0.0, self.now - self.began)
-
-    @property
-    def silent_for(self) -> float:
-        """Seconds since the agent last said anything, 0 outside a running turn."""
-        if self.phase != "running" or self.heard_at is None:
-            return 0.0
-        return max(0.0, self.now - self.heard_at)
-
-    @property
-    def text(self) -> str:
-        """All assistant text, partial text included."""
-        return join_text(self.segments)
 
 
 def cut_output(text: str) -> str:
@@ -100,11 +27,6 @@ def cut_output(text: str) -> str:
     if len(text) <= OUTPUT_LIMIT + _SAYS_SO:
         return text
     return f"{text[:OUTPUT_LIMIT]}\n[cut: {len(text):,} characters in all]"
-
-
-def join_text(segments: tuple[Segment, ...] | list[Segment]) -> str:
-    """All assistant text; a blank line stands where tools or thinking came between."""
-    return "\n\n".join(s.text for s in segments if s.kind == "text" and s.text)
 
 
 class _Growing:
@@ -129,12 +51,14 @@ class Transcript:
 
     def __init__(self) -> None:
         self._segments: dict[str, _Growing] = {}
-        self._started: dict[str, float] = {}
         self._model: str | None = None
         self._session_id: str | None = None
         self._retry: ev.ApiRetry | None = None
         self._heard_at: float | None = None
         self._usage = ev.UsageReported()
+        self._so_far = ev.UsageReported()
+        self._todos: tuple[Todo, ...] = ()
+        self._hooks: dict[str, tuple[str, float]] = {}
         self._count = 0
         self.told: str | None = None  # what the model was told beside the prompt
 
@@ -159,6 +83,8 @@ class Transcript:
 
     def paint(self, picture: Snapshot) -> Snapshot:
         """Return `picture` with everything this transcript knows filled in."""
+        # A total that nobody said the last word on is no total.
+        usage = self._usage if picture.phase == "ended" or self._usage.usage else self._so_far
         return replace(
             picture,
             segments=self.segments(),
@@ -166,8 +92,10 @@ class Transcript:
             session_id=picture.session_id or self._session_id or "",
             retry=self._retry,
             heard_at=self._heard_at,
-            cost_usd=self._usage.cost_usd,
-            usage=self._usage.usage,
+            cost_usd=usage.cost_usd,
+            usage=usage.usage,
+            todos=self._todos,
+            hooks=tuple(self._hooks.values()),
         )
 
     @property
@@ -181,11 +109,14 @@ class Transcript:
         return self._model
 
     def close(self, at: float) -> None:
-        """End what is still open: a tool that never ended was cancelled."""
+        """End what is still open: a tool that never ended, a question, was cancelled."""
         for growing in self._segments.values():
             tool = growing.segment.tool
             if tool is not None and tool.status is None:
                 self._end_tool(growing, tool, "cancelled", tool.output, at)
+            question = growing.segment.question
+            if question is not None and question.answer is None:
+                self._settle(growing, question, "cancelled", "")
             growing.segment = replace(growing.cut(), settled=True)
 
     def _new(self, kind: str, key: str | None = None) -> _Growing:
@@ -225,25 +156,41 @@ class Transcript:
 
     def _fold_ToolStarted(self, event: ev.ToolStarted) -> None:
         self._retry = None
-        if event.tool_id in self._started:
+        if event.tool_id in self._segments:
             return
         growing = self._new("tool", event.tool_id)
         call = ToolCall(event.tool_id, event.name, event.input, parent=event.parent)
-        growing.segment = replace(growing.segment, tool=call)
-        self._started[event.tool_id] = event.at
+        growing.segment = replace(growing.segment, tool=call, began=event.at)
 
     def _fold_ToolEnded(self, event: ev.ToolEnded) -> None:
         growing = self._segments.get(event.tool_id)
         if growing is None or growing.segment.tool is None or growing.segment.tool.status:
             return
-        self._end_tool(growing, growing.segment.tool, event.status, event.output, event.at)
+        tool = replace(growing.segment.tool, change=event.change)
+        self._end_tool(growing, tool, event.status, event.output, event.at)
 
     def _end_tool(
         self, growing: _Growing, tool: ToolCall, status: str, out: str, at: float
     ) -> None:
-        seconds = max(0.0, at - self._started.get(tool.tool_id, at))
+        seconds = max(0.0, at - growing.segment.began)
         tool = replace(tool, status=status, seconds=seconds, output=cut_output(out))
         growing.segment = replace(growing.segment, tool=tool, settled=True)
+
+    def _fold_QuestionAsked(self, event: ev.QuestionAsked) -> None:
+        self._retry = None
+        growing = self._new("question", f"question {event.question_id}")
+        asked = Question(event.question_id, event.tool, event.input, event.scope)
+        growing.segment = replace(growing.segment, question=asked)
+
+    def _fold_QuestionSettled(self, event: ev.QuestionSettled) -> None:
+        growing = self._segments.get(f"question {event.question_id}")
+        question = growing.segment.question if growing is not None else None
+        if growing is not None and question is not None and question.answer is None:
+            self._settle(growing, question, event.answer, event.note)
+
+    def _settle(self, growing: _Growing, question: Question, answer: str, note: str) -> None:
+        question = replace(question, answer=answer, note=note)
+        growing.segment = replace(growing.segment, question=question, settled=True)
 
     def _fold_ApiRetry(self, event: ev.ApiRetry) -> None:
         self._retry = event
@@ -256,4 +203,16 @@ class Transcript:
         growing.segment = replace(growing.segment, text=event.text, level=event.level, settled=True)
 
     def _fold_UsageReported(self, event: ev.UsageReported) -> None:
-        self._usage = event
+        if event.final:
+            self._usage = event
+        else:
+            self._so_far = event
+
+    def _fold_TodosChanged(self, event: ev.TodosChanged) -> None:
+        self._todos = tuple(Todo(each["text"], each["status"]) for each in event.todos)
+
+    def _fold_HookReported(self, event: ev.HookReported) -> None:
+        if event.status == "running":
+            self._hooks[event.hook_id] = (event.name, event.at)
+        else:
+            self._hooks.pop(event.hook_id, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from turncell.errors import RuntimeGone
@@ -11,6 +12,7 @@ from turncell.hold import ClickTap, hold, kernel_interrupts
 
 if TYPE_CHECKING:
     from turncell.handle import TurnHandle
+    from turncell.questions import Answer
 
 __all__ = ["Presses", "await_end", "join"]
 
@@ -37,6 +39,11 @@ class Presses:
         self._handle = handle
         self._deliver()
 
+    def answer(self, question_id: str, answer: Answer) -> None:
+        """From any thread: what a person says to a question of the turn."""
+        if self._handle is not None:
+            self._handle.answer(question_id, answer.verdict, answer.chosen)
+
     def _deliver(self) -> None:
         # Whoever comes second finds the other's half done, so no press is lost.
         while self._handle is not None and self._pending:
@@ -52,15 +59,23 @@ class Presses:
         return self._since is not None and time.monotonic() > self._since + bound + _SLACK
 
 
-def await_end(handle: TurnHandle, presses: Presses, tap: ClickTap) -> None:
-    """Block until the turn is over; a kernel interrupt is a press.
+def await_end(
+    handle: TurnHandle, presses: Presses, tap: ClickTap, listen: Callable[[], None] = lambda: None
+) -> None:
+    """Block until the turn is over; a kernel interrupt is a press. `listen` takes what a person
+    typed meanwhile.
 
     Raises RuntimeGone when a stop takes longer than it ever may.
     """
+
+    def pump() -> None:
+        tap.pump()
+        listen()
+
     hold(
         handle,
         lambda: presses.press("kernel_interrupt"),
-        pump=tap.pump,
+        pump=pump,
         give_up=presses.hopeless,
     )
     if not handle.done():

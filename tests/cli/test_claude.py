@@ -130,8 +130,8 @@ def test_a_tool_that_nobody_allowed(agents: Agents) -> None:
     result = run(session, "write")
     assert [(t.name, t.status) for t in result.tools] == [("Bash", "denied")]
     assert not (agents.cwd / "written").exists()
-    notice = next(e for e in result.events if isinstance(e, ev.Notice))
-    assert notice.level == "warning" and "--tools Bash" in notice.text
+    notice = next(e for e in result.events if isinstance(e, ev.QuestionSettled))
+    assert notice.answer == "denied" and "--tools Bash" in notice.note
     assert (result.outcome, result.text) == (Outcome.COMPLETED, "I write. \n\nAs you wish.")
     result = run(session, "write", tools=("Bash",))
     assert [(t.name, t.status) for t in result.tools] == [("Bash", "done")]

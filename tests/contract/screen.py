@@ -11,7 +11,8 @@ from typing import Any
 
 from turncell import events as ev
 from turncell.outcome import Reason, Rung, StopReceipt
-from turncell.transcript import Snapshot, StopView, Transcript
+from turncell.picture import Snapshot, StopView
+from turncell.transcript import Transcript
 from turncell.views.notebook import NotebookView
 
 PARENT = {"msg_id": "cell-1", "msg_type": "execute_request"}

@@ -14,10 +14,10 @@ from screen import PARENT, Script, Socket, noop, on_screen, shell_of, shown, str
 
 from turncell import events as ev
 from turncell.outcome import RECORD_TYPE, Outcome, Reason, Rung, StopReceipt, Survivor, TurnResult
-from turncell.transcript import Snapshot, StopView
+from turncell.picture import Snapshot, StopView
 from turncell.views import saved
-from turncell.views.base import final_line
 from turncell.views.notebook import NotebookView
+from turncell.views.words import final_line
 
 pytest.importorskip("ipywidgets")
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -139,7 +139,7 @@ def test_a_result_and_its_last_picture_leave_the_same() -> None:
     result = saved._result(last)
     of_result, of_picture = saved.result_bundle(result), saved.ended_bundle(last)
     assert of_result[RECORD_TYPE] == of_picture[RECORD_TYPE]
-    for part in ("First", "Bash ls -l · done", "stopped by you", "text is partial"):
+    for part in ("First", " ls -l · done", "stopped by you", "text is partial"):
         for kind in ("text/plain", "text/html"):
             assert part in of_result[kind]
             assert part in of_picture[kind]

@@ -14,7 +14,7 @@ import pytest
 from screen import Script, Socket, Tty, on_screen, shell_of, whole_turn
 
 from turncell import events as ev
-from turncell.transcript import Snapshot
+from turncell.picture import Snapshot
 from turncell.views import choose
 from turncell.views.notebook import NotebookView
 from turncell.views.plain import PlainView

@@ -9,8 +9,8 @@ import pytest
 
 from turncell import events as ev
 from turncell.outcome import Outcome, Reason, Rung, StopReceipt, Survivor, ToolCall, TurnResult
-from turncell.transcript import Snapshot, StopView
-from turncell.views.base import error_text, final_line, status_line, stop_label, tool_line
+from turncell.picture import Snapshot, StopView
+from turncell.views.words import error_text, final_line, status_line, stop_label, tool_line
 
 PICTURE = Snapshot("t", "main", "running", 112.9, 100.0, model="model-x", heard_at=112.0)
 RECEIPT = StopReceipt(Reason.USER, Rung.INTERRUPT, 0.0, 0.01, 0.041, 0.041, connection="warm")

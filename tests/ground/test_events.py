@@ -27,6 +27,8 @@ EXAMPLES = [
     ev.ApiRetry(attempt=2, limit=10, delay=0.5, status=529),
     ev.Notice(text="history is damaged", level="warning"),
     ev.ModelTold(text="it was stopped"),
+    ev.TodosChanged(todos=({"text": "Write it", "status": "in_progress"},)),
+    ev.HookReported(hook_id="h", name="Stop", status="running"),
     ev.UsageReported(cost_usd=0.01, usage={"input_tokens": 3}, model_turns=2),
     ev.AgentFinished(end="error", error="no", session_id="s-1"),
     ev.StopProgress(rung="interrupt", seconds_left=4.5),

@@ -105,7 +105,7 @@ def test_a_result_as_json_can_be_saved() -> None:
     assert data["tools"] == [
         {
             "tool_id": "x", "name": "Bash", "input": {"command": "ls"}, "status": "cancelled",
-            "seconds": 0.5, "output": "out", "parent": None,
+            "seconds": 0.5, "output": "out", "change": "", "parent": None,
         }
     ]  # fmt: skip
 

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from turncell import events as ev
-from turncell.transcript import OUTPUT_LIMIT, Segment, Snapshot, Transcript, cut_output
+from turncell.picture import Segment, Snapshot
+from turncell.transcript import OUTPUT_LIMIT, Transcript, cut_output
 
 
 def folded(*events: ev.Event) -> Transcript:

@@ -19,7 +19,8 @@ SETUP = """
 import threading, time
 from dataclasses import replace
 from turncell import events as ev
-from turncell.transcript import Snapshot, StopView, Transcript
+from turncell.picture import Snapshot, StopView
+from turncell.transcript import Transcript
 from turncell.views import choose
 from turncell.views.notebook import NotebookView
 

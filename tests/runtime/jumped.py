@@ -26,8 +26,8 @@ from turncell.backends.scripted_steps import Play
 from turncell.conversation import Conversation, Order, new_turn_id
 from turncell.handle import TurnHandle
 from turncell.outcome import Reason, TurnResult
+from turncell.picture import Snapshot
 from turncell.settings import Settings
-from turncell.transcript import Snapshot
 
 #: More virtual seconds than anything may take.
 LONG = 1000.0

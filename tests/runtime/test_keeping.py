@@ -18,9 +18,9 @@ from turncell.archive.journal import Journal
 from turncell.archive.journals import Logged
 from turncell.archive.register import Entry
 from turncell.finder import Finder
+from turncell.picture import Snapshot
 from turncell.session import book
 from turncell.testing import Freeze, Play, Say, ScriptedBackend, scripted
-from turncell.transcript import Snapshot
 
 PATIENCE = 30.0
 

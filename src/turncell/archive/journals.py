@@ -17,7 +17,8 @@ from turncell import events as ev
 from turncell.archive.claims import host, lives
 from turncell.archive.journal import CLOSED
 from turncell.outcome import Outcome, TurnResult
-from turncell.transcript import Snapshot, Transcript
+from turncell.picture import Snapshot
+from turncell.transcript import Transcript
 
 __all__ = ["Journals", "Logged"]
 

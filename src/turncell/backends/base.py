@@ -23,6 +23,7 @@ from typing import Protocol
 from turncell.events import Event
 from turncell.outcome import Survivor
 from turncell.procs import Proc, Verdict
+from turncell.questions import Answer, Unattended
 from turncell.settings import Settings
 
 __all__ = [
@@ -34,11 +35,14 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """What the user sent. `turn_id` is the uuid by which its messages are matched; `note` is
-    told to the model before it, as a text of its own ("": nothing is)."""
+    told to the model before it, as a text of its own ("": nothing is). `asks`: a person can
+    answer questions; else they get what `unattended` says."""
 
     text: str
     turn_id: str
     note: str = ""
+    asks: bool = False
+    unattended: Unattended = Unattended.DENY
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +88,15 @@ class Kept:
 @dataclass(frozen=True, slots=True)
 class Launch:
     """How to start an agent. `opened` says that `session_id` was written down before;
-    `exact` forbids to start afresh when it cannot be found."""
+    `exact` forbids to start afresh when it cannot be found. `granted` keeps what a person
+    allowed "for the session", from one agent of it to the next."""
 
     settings: Settings
     session_id: str
     opened: bool = False
     exact: bool = False
     token: str = field(default="", compare=False)
+    granted: set[str] = field(default_factory=set, compare=False)
 
 
 #: The turn id of what an agent does on its own account, between prompts: when a task
@@ -123,6 +129,9 @@ class Connection(Protocol):
 
     def refuse(self, turn_id: str) -> None:
         """Deny every further tool of this turn and settle its open questions."""
+
+    def answer(self, question_id: str, answer: Answer) -> None:
+        """Settle an open question; one that is not open (any more) is left alone."""
 
     def hang_up(self) -> None:
         """Close the agent's input, so that it can flush and leave. Returns at once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from claude_agent_sdk import (
     ClaudeAgentOptions,
     ClaudeSDKClient,
     ResultError,
+    StreamEvent,
 )
 from claude_agent_sdk._errors import MessageParseError
 
@@ -29,6 +30,7 @@ from turncell.backends.claude_tools import ToolRules
 from turncell.backends.claude_wire import Wire
 from turncell.errors import AgentStartError
 from turncell.guard import Guard
+from turncell.questions import Answer
 
 __all__ = ["ClaudeConnection"]
 
@@ -54,7 +56,7 @@ class ClaudeConnection:
         self._deliver = deliver
         self._wire = Wire()
         self._opened = launch.opened
-        self._rules = ToolRules(self._wire, deliver)
+        self._rules = ToolRules(self._wire, deliver, launch.granted)
         self._hung_up = False
         self._tasks: list[asyncio.Task[Any]] = []
         options = options_for(launch)
@@ -142,7 +144,7 @@ class ClaudeConnection:
     async def send(self, prompt: Prompt) -> None:
         """Write the prompt, named by its uuid."""
         self._guard.watch(self._token)
-        self._rules.turn_id = prompt.turn_id
+        self._rules.begin(prompt)
         self._wire.sent(prompt.turn_id)
 
         async def one() -> AsyncIterator[dict[str, Any]]:
@@ -171,7 +173,19 @@ class ClaudeConnection:
         # Not when it is refused again, by force: the end of a tool would send the agent on.
         tasks = self._wire.take_tasks(turn_id) if self._rules.refuse(turn_id) else ()
         for task_id in tasks:
-            self._tasks.append(asyncio.ensure_future(self._stop_task(task_id)))
+            self._later(self._stop_task(task_id))
+
+    def answer(self, question_id: str, answer: Answer) -> None:
+        """Settle an open question."""
+        self._rules.answer(question_id, answer)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks = [task for task in self._tasks if not task.done()]
+        self._tasks.append(asyncio.ensure_future(work))
+
+    async def _report_spent(self) -> None:
+        """Say what the turn under way has used, after each of its model calls."""
+        self._deliver(self._wire.spent(await self._spent(), time.monotonic()))
 
     async def _stop_task(self, task_id: str) -> None:
         try:
@@ -183,7 +197,7 @@ class ClaudeConnection:
     def hang_up(self) -> None:
         """Close the agent's stdin in the background."""
         self._hung_up = True
-        self._tasks.append(asyncio.ensure_future(self.process.end_input()))
+        self._later(self.process.end_input())
 
     async def aclose(self) -> None:
         """Let go of the SDK's tasks and of the pipes; bounded."""
@@ -211,6 +225,8 @@ class ClaudeConnection:
         async for message in self._client.receive_messages():
             for event in self._wire.read(message, time.monotonic()):
                 self._deliver(event)
+            if isinstance(message, StreamEvent) and message.event.get("type") == "message_stop":
+                self._later(self._report_spent())
 
     async def _watch(self, listening: asyncio.Task[None]) -> None:
         ended = asyncio.ensure_future(self.process.wait())

@@ -152,6 +152,7 @@ def options_for(launch: Launch) -> ClaudeAgentOptions:
         setting_sources=cast(Any, None if s.sources is None else list(s.sources)),
         verbatim_prompts=not s.expand,
         include_partial_messages=True,
+        include_hook_events=True,
         resume=launch.session_id if launch.opened else None,
         session_id=None if launch.opened else launch.session_id,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from claude_agent_sdk import ResultMessage
 
-__all__ = ["end_of", "error_of", "refused", "usage_of"]
+__all__ = ["Tally", "end_of", "error_of", "refused", "usage_of"]
 
 #: What the agent's `terminal_reason` or `subtype` makes of a turn.
 _ENDS = {
@@ -36,8 +36,15 @@ _ADVICE = {
 }
 
 
-def end_of(message: ResultMessage) -> str:
-    """One word: completed, aborted, max_turns, budget or error."""
+def end_of(message: ResultMessage, *, stopping: bool = False) -> str:
+    """One word: completed, aborted, max_turns, budget or error. `stopping`: we asked for it."""
+    # Without a word why ends a command of the agent's own; with this one and no answer, a turn
+    # that was interrupted while a Stop hook of the user ran.
+    silent = message.terminal_reason in (None, "") or (
+        message.terminal_reason == "stop_hook_prevented" and not message.result
+    )
+    if stopping and silent and not message.is_error:
+        return "aborted"
     end = _ENDS.get(message.terminal_reason or "") or _ENDS.get(message.subtype)
     if end in ("aborted", "max_turns", "budget"):
         return end
@@ -85,3 +92,28 @@ def usage_of(usage: dict[str, Any] | None) -> dict[str, int] | None:
     )  # fmt: skip
     counts = {name: int((usage or {}).get(name) or 0) for name in names}
     return counts if any(counts.values()) else None
+
+
+class Tally:
+    """Counts the tokens of the model calls of one turn while it goes on."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def begin(self, usage: dict[str, Any] | None) -> None:
+        """A model call began; what it says of its output so far is said again at its end."""
+        self.end({**(usage or {}), "output_tokens": 0})
+
+    def end(self, usage: dict[str, Any] | None) -> None:
+        """A model call is over."""
+        for name, tokens in (usage_of(usage) or {}).items():
+            self._counts[name] = self._counts.get(name, 0) + tokens
+
+    def clear(self) -> None:
+        """The turn is over."""
+        self._counts.clear()
+
+    @property
+    def usage(self) -> dict[str, int] | None:
+        """What was counted, None before the first call."""
+        return dict(self._counts) or None

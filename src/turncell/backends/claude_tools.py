@@ -1,68 +1,170 @@
 """What the agent asks us about its tools, and our answers.
 
-Until a question can be put to a person, a tool that needs a permission is denied,
-with a line that says how to allow it. Once a turn is being stopped, every further
-tool of it is refused.
+A tool that needs a permission is asked about: a person answers it, or, where nobody can, the
+setting `unattended`, with a line that says so. A question waits for as long as the person
+does; what settles it besides is a stop, or the agent that takes it back. Once a turn is being
+stopped, every further tool of it is refused.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
-from claude_agent_sdk import HookMatcher, PermissionResultDeny
+from claude_agent_sdk import HookMatcher, PermissionResultAllow, PermissionResultDeny
+from claude_agent_sdk.types import PermissionRuleValue, PermissionUpdate
 
 from turncell import events as ev
-from turncell.backends.base import Deliver
+from turncell.backends.base import Deliver, Prompt
 from turncell.backends.claude_wire import Wire
+from turncell.questions import Answer, Unattended, Verdict, choices_in, settled_as
 
 __all__ = ["ToolRules"]
 
 _STOPPED = "The user stopped this turn."
+_DENIED = "The user does not allow this."
+_UNANSWERED = "The user did not answer. Go on without an answer, or ask in your text."
 
 
 class ToolRules:
-    """Answers for one connection; `turn_id` is the turn that its agent works on."""
+    """Answers for one connection, whose agent works on one prompt at a time. `granted` holds
+    what was allowed "for the session" in this kernel; it outlives the agent."""
 
-    def __init__(self, wire: Wire, deliver: Deliver) -> None:
-        self.turn_id = ""
+    def __init__(self, wire: Wire, deliver: Deliver, granted: set[str]) -> None:
+        self._prompt = Prompt("", "")
         self._wire = wire
         self._deliver = deliver
+        self._granted = granted
         self._refused = ""
+        self._open: dict[str, asyncio.Future[Answer | None]] = {}  # None: the turn was stopped
+
+    def begin(self, prompt: Prompt) -> None:
+        """A prompt is being handed over: what is asked from now on is asked by its turn."""
+        self._prompt = prompt
 
     def refuse(self, turn_id: str) -> bool:
-        """Deny every further tool of this turn; whether that is new."""
+        """Deny every further tool of this turn, and what it asks now; whether that is new."""
         new, self._refused = self._refused != turn_id, turn_id
         self._wire.stopping(turn_id)
+        for waiting in self._open.values():
+            _settle(waiting, None)
         return new
+
+    def answer(self, question_id: str, answer: Answer) -> None:
+        """A person answered."""
+        if question_id in self._open:
+            _settle(self._open[question_id], answer)
 
     def hooks(self) -> Any:
         """The SDK's hooks: the one place that every tool passes, allowed or not."""
         return {"PreToolUse": [HookMatcher(hooks=[self._before_tool])]}
 
     async def _before_tool(self, data: Any, tool_id: str | None, _: Any) -> Any:
-        if self.turn_id != self._refused:
+        if self._prompt.turn_id != self._refused:
             return {}
         decision = {"permissionDecision": "deny", "permissionDecisionReason": _STOPPED}
         return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **decision}}
 
-    async def may_use(self, name: str, given: dict[str, Any], ctx: Any) -> PermissionResultDeny:
-        """The SDK's `can_use_tool`: a tool needs a permission that nobody gave."""
-        tool_id, turn_id, now = str(ctx.tool_use_id or ""), self.turn_id, time.monotonic()
-        stopping = turn_id == self._refused
-        self._wire.denied(tool_id)
-        self._deliver(
-            ev.QuestionAsked(turn_id=turn_id, at=now, question_id=tool_id, tool=name, input=given)
-        )
-        answer = "cancelled" if stopping else "denied"
-        self._deliver(
-            ev.QuestionSettled(turn_id=turn_id, at=now, question_id=tool_id, answer=answer)
-        )
-        if stopping:
-            return PermissionResultDeny(message=_STOPPED)
+    async def may_use(
+        self, name: str, given: dict[str, Any], ctx: Any
+    ) -> PermissionResultAllow | PermissionResultDeny:
+        """The SDK's `can_use_tool`: a tool needs a permission that nobody gave yet."""
+        tool_id, wider = str(ctx.tool_use_id or ""), _wider(name, ctx.suggestions)
+        scope = "" if choices_in(name, given) else ", ".join(map(_in_words, wider))
+        if scope in self._granted:
+            return PermissionResultAllow(updated_permissions=wider)
+        asked = ev.QuestionAsked(
+            turn_id=self._prompt.turn_id, at=time.monotonic(), question_id=tool_id, tool=name,
+            input=given, scope=scope,
+        )  # fmt: skip
+        self._deliver(asked)
+        if not self._prompt.asks and self._refused != asked.turn_id:
+            return self._unattended(asked)
+        try:
+            answer = await self._person(asked)
+        except asyncio.CancelledError:  # the agent takes it back
+            self._settled(asked, "cancelled")
+            raise
+        if answer is None:
+            # With its interrupt: a mere denial would let the agent go on to the next model call
+            # before it is asked to stop.
+            return replace(self._deny(asked, "cancelled", _STOPPED), interrupt=True)
+        if answer.verdict is Verdict.DENY:
+            return self._deny(asked, "denied", _UNANSWERED if choices_in(name, given) else _DENIED)
+        self._settled(asked, *settled_as(answer))
+        if answer.chosen:
+            return PermissionResultAllow(updated_input={**given, "answers": dict(answer.chosen)})
+        if answer.verdict is not Verdict.SESSION:
+            return PermissionResultAllow()
+        self._granted.add(scope)
+        return PermissionResultAllow(updated_permissions=wider)
+
+    async def _person(self, asked: ev.QuestionAsked) -> Answer | None:
+        if self._refused == asked.turn_id:
+            return None
+        waiting: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self._open[asked.question_id] = waiting
+        try:
+            return await waiting
+        finally:
+            del self._open[asked.question_id]
+
+    def _unattended(self, asked: ev.QuestionAsked) -> PermissionResultAllow | PermissionResultDeny:
+        own = bool(choices_in(asked.tool, asked.input))
+        if self._prompt.unattended is Unattended.ALLOW and not own:
+            self._settled(asked, "allowed", "nobody can be asked here, and unattended is allow")
+            return PermissionResultAllow()
+        if own:
+            return self._deny(asked, "denied", _UNANSWERED, "nobody can be asked here")
         note = (
-            f"{name} was denied: nobody can be asked here yet. To allow it, run the cell with "
-            f"--tools {name} or with --permission-mode acceptEdits or bypassPermissions."
+            f"{asked.tool} was denied: nobody can be asked here. To allow it, run the cell with "
+            f"--tools {asked.tool}, --unattended allow or --permission-mode acceptEdits."
         )
-        self._deliver(ev.Notice(turn_id=turn_id, at=now, text=note, level="warning"))
-        return PermissionResultDeny(message=note)
+        return self._deny(asked, "denied", note, note)
+
+    def _deny(
+        self, asked: ev.QuestionAsked, answer: str, message: str, note: str = ""
+    ) -> PermissionResultDeny:
+        self._wire.denied(asked.question_id)
+        self._settled(asked, answer, note)
+        return PermissionResultDeny(message=message)
+
+    def _settled(self, asked: ev.QuestionAsked, answer: str, note: str = "") -> None:
+        self._deliver(
+            ev.QuestionSettled(
+                turn_id=asked.turn_id,
+                at=time.monotonic(),
+                question_id=asked.question_id,
+                answer=answer,
+                note=note,
+            )  # fmt: skip
+        )
+
+
+def _settle(waiting: asyncio.Future[Answer | None], answer: Answer | None) -> None:
+    if not waiting.done():  # the first answer counts
+        waiting.set_result(answer)
+
+
+def _wider(name: str, suggested: list[PermissionUpdate]) -> list[PermissionUpdate]:
+    """What "for the session" allows: the rules that the agent suggests, else every use of the
+    tool. Not its other suggestions, which allow more than was asked; and for this session
+    alone, for it also suggests to write rules into the user's files."""
+    rules = [
+        replace(s, destination="session")
+        for s in suggested
+        if s.type == "addRules" and s.behavior == "allow" and s.rules
+    ]
+    everything = PermissionUpdate(
+        "addRules", [PermissionRuleValue(name)], behavior="allow", destination="session"
+    )
+    return rules or [everything]
+
+
+def _in_words(update: PermissionUpdate) -> str:
+    return ", ".join(
+        f"{rule.tool_name}({rule.rule_content})" if rule.rule_content else f"every {rule.tool_name}"
+        for rule in update.rules or ()
+    )

@@ -30,7 +30,10 @@ from claude_agent_sdk import (
 
 from turncell import events as ev
 from turncell.backends.base import NOBODY
-from turncell.backends.claude_result import end_of, error_of, refused, usage_of
+from turncell.backends.claude_lists import TodoList
+from turncell.backends.claude_outputs import change_of, output_of
+from turncell.backends.claude_result import Tally, end_of, error_of, refused, usage_of
+from turncell.backends.claude_system import about_itself
 
 __all__ = ["LIFECYCLE", "Wire"]
 
@@ -58,6 +61,8 @@ class Wire:
         self._api_error: str | None = None
         # Which prompt was not put to the model, and why.
         self._refusal: tuple[str, str] | None = None
+        self._todos = TodoList()
+        self._tally = Tally()
         self._tasks: dict[str, str] = {}  # what runs in the background -> the turn it is of
 
     def sent(self, turn_id: str) -> None:
@@ -118,30 +123,40 @@ class Wire:
         kind = event.get("type")
         if kind == "message_start":
             self._open_message(str(event["message"].get("id")))
+            self._tally.begin(event["message"].get("usage"))
         elif kind == "content_block_start":
             block = event.get("content_block") or {}
             self._blocks[self._key(event)] = str(block.get("type"))
         elif kind == "content_block_delta":
             yield from self._delta(message, event, at)
+        elif kind == "message_delta":
+            self._tally.end(event.get("usage"))
 
     def _open_message(self, message_id: str) -> None:
         self._message_id = message_id
         self._blocks.clear()
         self._settled.clear()
 
+    def spent(self, cost_so_far: float | None, at: float) -> ev.UsageReported:
+        """What the turn under way has used, the agent's running total standing at this (USD)."""
+        before, cost = self.cost_so_far, None
+        if before is not None and cost_so_far is not None:
+            cost = round(max(0.0, cost_so_far - before), 9)
+        return ev.UsageReported(
+            turn_id=self._turn(), at=at, cost_usd=cost, usage=self._tally.usage,
+            final=False,
+        )  # fmt: skip
+
     def _key(self, event: dict[str, Any]) -> str:
         return f"{self._message_id}:{event.get('index')}"
 
     def _delta(self, message: StreamEvent, event: dict[str, Any], at: float) -> Iterator[ev.Event]:
-        delta = event.get("delta") or {}
-        kind = delta.get("type")
-        key = self._key(event)
-        if kind == "text_delta":
-            text = str(delta.get("text", ""))
-            yield ev.TextDelta(turn_id=self._turn(message), at=at, text=text, block=key)
-        elif kind == "thinking_delta":
-            text = str(delta.get("thinking", ""))
-            yield ev.ThinkingDelta(turn_id=self._turn(message), at=at, text=text, block=key)
+        delta, block = event.get("delta") or {}, self._key(event)
+        names: dict[str, Any] = {"turn_id": self._turn(message), "at": at, "block": block}
+        if delta.get("type") == "text_delta":
+            yield ev.TextDelta(**names, text=str(delta.get("text", "")))
+        elif delta.get("type") == "thinking_delta":
+            yield ev.ThinkingDelta(**names, text=str(delta.get("thinking", "")))
 
     # Whole messages: the authority.
 
@@ -178,13 +193,17 @@ class Wire:
     def _user(self, message: UserMessage, at: float) -> Iterator[ev.Event]:
         if not isinstance(message.content, list):
             return
-        turn_id = self._turn()
+        turn_id, result = self._turn(), message.tool_use_result
         for block in message.content:
             if isinstance(block, ToolResultBlock):
                 yield ev.ToolEnded(
                     turn_id=turn_id, at=at, tool_id=block.tool_use_id,
-                    status=self._status(block, turn_id), output=_plain(block.content),
+                    status=self._status(block, turn_id),
+                    output=output_of(block.content, result), change=change_of(result),
                 )  # fmt: skip
+        todos = self._todos.read(result) if message.parent_tool_use_id is None else None
+        if todos is not None:
+            yield ev.TodosChanged(turn_id=turn_id, at=at, todos=todos)
 
     def _status(self, block: ToolResultBlock, turn_id: str) -> str:
         if block.tool_use_id in self._denied:
@@ -212,18 +231,10 @@ class Wire:
             self._tasks[str(data.get("task_id"))] = self._turn()
         elif message.subtype == "task_notification":
             self._tasks.pop(str(data.get("task_id")), None)
-        elif message.subtype == "api_retry":
-            yield ev.ApiRetry(
-                turn_id=self._turn(), at=at, attempt=int(data.get("attempt") or 0),
-                limit=int(data.get("max_retries") or 0),
-                delay=float(data.get("retry_delay_ms") or 0) / 1000,
-                status=data.get("error_status"),
-            )  # fmt: skip
-        elif message.subtype == "compact_boundary":
-            text = "the agent shortened its memory of the conversation"
-            yield ev.Notice(turn_id=self._turn(), at=at, text=text)
         elif message.subtype == "informational":
             yield from self._informed(data, at)
+        else:
+            yield from about_itself(message.subtype, data, self._turn(), at)
 
     def _informed(self, data: dict[str, Any], at: float) -> Iterator[ev.Event]:
         said, outcome = str(data.get("content") or ""), data.get("prompt_submit_outcome")
@@ -235,9 +246,7 @@ class Wire:
     def _result(self, message: ResultMessage, at: float) -> Iterator[ev.Event]:
         turn_id = self._turn(message)
         refusal = self._refusal[1] if self._refusal and self._refusal[0] == turn_id else None
-        end = end_of(message) if refusal is None else "error"
-        if end == "completed" and turn_id == self._stopping and not message.terminal_reason:
-            end = "aborted"  # a command of the agent's own, which ends without a word why
+        end = end_of(message, stopping=turn_id == self._stopping) if refusal is None else "error"
         usage, cost = usage_of(message.usage), self._turn_cost(message)
         if cost == 0:
             cost = None  # nothing was counted, which does not mean that it was free
@@ -249,6 +258,7 @@ class Wire:
             error=refused(refusal) or error_of(message, end, self._api_error),
         )  # fmt: skip
         self._api_error = None
+        self._tally.clear()
         if turn_id == self._current:
             self._current = None
 
@@ -258,11 +268,3 @@ class Wire:
         if before is None or self.cost_so_far is None:
             return None
         return round(max(0.0, self.cost_so_far - before), 9)
-
-
-def _plain(content: Any) -> str:
-    """The text of a tool's result; other kinds of content are named."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = (b.get("text") or f"[{b.get('type', 'content')}]" for b in content)
-    return "\n".join(parts)

@@ -27,6 +27,7 @@ from turncell.backends.scripted_scene import Scene
 from turncell.backends.scripted_steps import Manners, Play, Spawn
 from turncell.errors import AgentStartError, UsageError
 from turncell.outcome import Survivor
+from turncell.questions import Answer
 
 __all__ = ["ScriptedBackend", "ScriptedConnection"]
 
@@ -195,7 +196,12 @@ class ScriptedConnection:
     def refuse(self, turn_id: str) -> None:
         """Deny further tools and settle open questions, of this turn."""
         if self.scene is not None and self.scene.turn_id == turn_id:
-            self.scene.refused.set()
+            self.scene.refuse()
+
+    def answer(self, question_id: str, answer: Answer) -> None:
+        """Be told what a person says."""
+        if self.scene is not None:
+            self.scene.be_answered(question_id, answer)
 
     def hang_up(self) -> None:
         """Its input is closed: it goes when its turn is over, as the agent CLI does."""

@@ -8,7 +8,8 @@ import anyio
 
 from turncell import events as ev
 from turncell.backends.base import Prompt
-from turncell.backends.scripted_steps import Finish, Play
+from turncell.backends.scripted_steps import Ask, Finish, Play
+from turncell.questions import Answer, settled_as
 
 if TYPE_CHECKING:
     from turncell.backends.scripted import ScriptedConnection
@@ -32,6 +33,7 @@ class Scene:
         self._block = ""
         self._tools: list[str] = []
         self._question: str | None = None
+        self._settled = anyio.Event()
         self._page: list[tuple[str, str]] | None = None
 
     async def act(self, play: Play) -> None:
@@ -108,18 +110,31 @@ class Scene:
             self._tools.remove(tool_id)
             self.tell(ev.ToolEnded, tool_id=tool_id, status=status, output=output)
 
-    async def ask(self, tool: str, seconds: float, answer: str) -> None:
+    async def ask(self, ask: Ask) -> None:
         """Ask a person; a refused turn cancels the question."""
         self._question = self.new_key("question")
-        self.tell(ev.QuestionAsked, question_id=self._question, tool=tool)
-        with anyio.move_on_after(seconds):
-            await self.refused.wait()
-        self._answer("cancelled" if self.refused.is_set() else answer)
+        self._settled = anyio.Event()
+        given = dict(ask.input)
+        self.tell(ev.QuestionAsked, question_id=self._question, tool=ask.tool, input=given)
+        with anyio.move_on_after(ask.seconds):
+            await self._settled.wait()
+        self._settle_question(ask.answer)
 
-    def _answer(self, answer: str) -> None:
+    def refuse(self) -> None:
+        """Deny further tools; what is asked is cancelled."""
+        self.refused.set()
+        self._settle_question("cancelled")
+
+    def be_answered(self, question_id: str, answer: Answer) -> None:
+        """A person said something."""
+        if question_id == self._question:
+            self._settle_question(*settled_as(answer))
+
+    def _settle_question(self, answer: str, note: str = "") -> None:
         question, self._question = self._question, None
         if question is not None:
-            self.tell(ev.QuestionSettled, question_id=question, answer=answer)
+            self.tell(ev.QuestionSettled, question_id=question, answer=answer, note=note)
+            self._settled.set()
 
     def finish(self, how: Finish) -> None:
         """Say the terminal message and write the turn down."""
@@ -146,7 +161,7 @@ class Scene:
         self.settle()
         for tool_id in tuple(self._tools):
             self.end_tool(tool_id, "cancelled")
-        self._answer("cancelled")
+        self._settle_question("cancelled")
         connection = self.connection
         connection.backend.processes.leave(connection, tools=True, agent=False)
         if not connection.manners.withdraws:

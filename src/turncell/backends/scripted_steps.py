@@ -95,16 +95,17 @@ class EndTool(Step):
 
 @dataclass(frozen=True)
 class Ask(Step):
-    """A question that waits `seconds` (for ever) and then has its `answer`; a stop
-    settles it as cancelled."""
+    """A question that waits for a person, `seconds` at most (for ever), and then has its
+    `answer`; a stop settles it as cancelled."""
 
     tool: str = "Bash"
     seconds: float = math.inf
     answer: str = "denied"
+    input: Mapping[str, Any] = field(default_factory=dict)
 
     async def play(self, scene: Scene) -> None:
         """Ask and wait."""
-        await scene.ask(self.tool, self.seconds, self.answer)
+        await scene.ask(self)
 
 
 @dataclass(frozen=True)

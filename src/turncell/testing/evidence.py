@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from turncell.outcome import Rung, Survivor, TurnResult
-from turncell.transcript import Snapshot
+from turncell.picture import Snapshot
 
 __all__ = ["Evidence", "Picture", "Pictures"]
 

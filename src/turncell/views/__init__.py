@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from turncell.views.asking import Asking
     from turncell.views.base import CellView
 
 __all__ = ["choose"]
@@ -24,23 +25,28 @@ def choose(
     quiet: bool,
     background: bool = False,
     hint: str | None = None,
+    asking: Asking | None = None,
 ) -> CellView:
     """The view that fits this shell (an IPython shell or None).
 
     `can_ask` says that somebody can answer (not under nbclient and the like); `quiet` shows
-    only the end; `hint` says how to stop where no button can be shown.
+    only the end; `hint` says how to stop where no button can be shown; `asking` takes what
+    a person answers to questions.
     """
     if getattr(shell, "kernel", None) is not None:
         from turncell.views.notebook import NotebookView
 
         live = can_ask and not quiet
-        return NotebookView(shell, on_stop, live=live, background=background, hint=hint)
+        return NotebookView(
+            shell, on_stop, live=live, background=background, hint=hint, asking=asking
+        )
     # Streaming into a prompt that somebody types at helps nobody: only the end, then.
     quiet = quiet or background
     if sys.stdout.isatty():
         from turncell.views.terminal import TerminalView
 
-        return TerminalView(hint=hint, quiet=quiet)
+        on_answer = asking.on_answer if asking is not None and can_ask else None
+        return TerminalView(hint=hint, quiet=quiet, on_answer=on_answer)
     from turncell.views.plain import PlainView
 
     return PlainView(sys.stdout, quiet=quiet)

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from turncell.transcript import Segment, Snapshot
-from turncell.views.base import (
+from turncell.picture import Segment, Snapshot
+from turncell.views.cleaning import Cleaner, clean
+from turncell.views.typed import question_words
+from turncell.views.words import (
     earlier_lines,
     error_text,
     final_line,
+    question_line,
     status_line,
     survivor_lines,
     tool_line,
 )
-from turncell.views.cleaning import Cleaner, clean
 
 __all__ = ["Addition", "Appender"]
 
@@ -42,11 +44,12 @@ class _Printed:
 
 
 class Appender:
-    """Remembers what was given out for one turn. `quiet` waits for the end."""
+    """Remembers what was given out for one turn. `quiet` waits for the end; `asks`: a question
+    is given out in full, ready to be answered."""
 
-    def __init__(self, *, start: bool, quiet: bool = False) -> None:
+    def __init__(self, *, start: bool, quiet: bool = False, asks: bool = False) -> None:
         self.at_line_start, self.ended = True, False
-        self._start, self._quiet = start, quiet
+        self._start, self._quiet, self._asks = start, quiet, asks
         self._texts: dict[str, _Printed] = {}
         self._told: set[str] = set()
         self._writing: str | None = None  # the text that the next words may go on with
@@ -66,8 +69,10 @@ class Appender:
             yield from add(segment)
         if self.ended:
             yield from self._ending(snapshot)
-        else:
-            yield from self._events(snapshot)
+            return
+        yield from self._events(snapshot)
+        for question in snapshot.questions[:1] if self._asks else ():
+            yield from self._once(question.question_id, question_words(question), "info")
 
     def _events(self, snapshot: Snapshot) -> Iterator[Addition]:
         retry, stop = snapshot.retry, snapshot.stop
@@ -102,8 +107,11 @@ class Appender:
         if segment.kind == "notice":
             level = "" if segment.level == "info" else f"{segment.level}: "
             yield from self._once(segment.key, clean(level + segment.text), segment.level)
+        elif segment.question is not None and segment.question.answer is not None:
+            yield from self._once(segment.key, question_line(segment.question), "dim")
         elif segment.tool is not None and segment.tool.status is not None:
-            yield from self._once(segment.key, tool_line(segment.tool), "dim")
+            within = "  " if segment.tool.parent else ""
+            yield from self._once(segment.key, within + tool_line(segment.tool), "dim")
 
     def _ending(self, snapshot: Snapshot) -> Iterator[Addition]:
         error = error_text(snapshot)

@@ -7,8 +7,9 @@ tap goes in between. All calls but the first come from a worker thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from typing import Any
+
+from turncell.views import frames
 
 __all__ = ["StopButton"]
 
@@ -16,10 +17,6 @@ __all__ = ["StopButton"]
 
 _SAVED = "turncell: a turn was running when this was saved"
 _VIEW = "application/vnd.jupyter.widget-view+json"
-_STATUS = (
-    "color:var(--jp-ui-font-color1,inherit);font-family:var(--jp-ui-font-family,inherit);"
-    "font-size:var(--jp-ui-font-size1,inherit);line-height:1.6;overflow-wrap:anywhere"
-)
 
 
 class StopButton:
@@ -35,7 +32,7 @@ class StopButton:
             description="Stop", tooltip="Stop this turn", layout=width
         )
         room = widgets.Layout(flex="1 1 auto", margin="0 0 0 .6em")
-        self._status: Any = widgets.HTML(value=_status_html("starting"), layout=room)
+        self._status: Any = widgets.HTML(value=frames.status("starting"), layout=room)
         row = widgets.Layout(align_items="center", width="100%")
         self._box: Any = widgets.HBox([self._button, self._status], layout=row)
         self._button.on_click(self._clicked)
@@ -58,7 +55,7 @@ class StopButton:
         self._button.tooltip = "Stop now, by force" if stopping else "Stop this turn"
         self._button.button_style = "danger" if stopping else ""
         self._button.description = label
-        self._status.value = _status_html(status)
+        self._status.value = frames.status(status)
 
     def close(self) -> None:
         """Remove it from the screen and from the kernel, parts included."""
@@ -73,8 +70,3 @@ class StopButton:
         # Only where no tap took the click: a background turn, or a kernel without a tap.
         if self._open:
             self._on_stop()
-
-
-def _status_html(status: str) -> str:
-    state, dot, rest = status.partition(" · ")
-    return f'<div role="status" style="{_STATUS}"><b>{escape(state)}</b>{dot}{escape(rest)}</div>'

@@ -1,34 +1,42 @@
 """The moving picture of a turn in its cell: blocks of text that stay, one tail that grows.
 
-`CellFlow` gives each block and each step an output of its own, in order. `WholeFlow` draws
-all of it into one output, for a cell that has returned: a front end takes no new output for
-it, only updates of those it has.
+`CellFlow` gives each block and each step an output of its own, in order, and folds the oldest
+when there are many. `WholeFlow` draws all of it into one output, for a cell that has returned:
+a front end takes no new output for it, only updates of those it has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from turncell.transcript import Segment, Snapshot
+from turncell.picture import Segment, Snapshot
+from turncell.questions import Question
 from turncell.views import frames
-from turncell.views.base import tool_line
-from turncell.views.blocks import PLAIN_AFTER, Splitter, presentable
-from turncell.views.cleaning import Cleaner
+from turncell.views.asking import QuestionPanel
+from turncell.views.prose import Prose
 from turncell.views.publish import CellPublisher, Pace, Piece
 from turncell.views.saved import running_bundle
+from turncell.views.words import question_line, tool_line
 
-__all__ = ["CellFlow", "WholeFlow"]
+__all__ = ["Ask", "CellFlow", "WholeFlow"]
+
+#: Makes the panel of a question; None where no button can be pressed.
+Ask = Callable[[Question], QuestionPanel] | None
 
 _TAIL_RATE = 12_000.0  # bytes a second for the text that is shown again and again
 _COUNT_RATE = 600.0  # for a counter: about twice a second
+_STEPS = 15  # steps in a row of which the oldest are folded
+_FOLDED = 10
 
 
 class CellFlow:
     """Draws the segments of a turn as outputs of its cell; only what changed is sent."""
 
-    def __init__(self, publisher: CellPublisher) -> None:
-        self._publisher = publisher
-        self._drawn: dict[str, _Text | _Line] = {}
+    def __init__(self, publisher: CellPublisher, ask: Ask = None) -> None:
+        self._publisher, self._ask = publisher, ask
+        self._drawn: dict[str, Prose | _Step | _Asked] = {}
+        self._row: list[tuple[Segment, _Step]] = []  # settled steps that stand together
         self._pace = Pace(_TAIL_RATE)
 
     def draw(self, snapshot: Snapshot) -> None:
@@ -41,10 +49,22 @@ class CellFlow:
             part.draw(segment, snapshot.now, newest=segment is segments[-1])
         if len(self._drawn) > len(segments):
             self._drop({segment.key for segment in segments})
+        self._fold(segments)
 
-    def _new(self, segment: Segment) -> _Text | _Line:
-        is_text = segment.kind == "text"
-        part = _Text(self._publisher, self._pace) if is_text else _Line(self._publisher)
+    def close(self) -> None:
+        """Take the questions away that are still open."""
+        for part in self._drawn.values():
+            if isinstance(part, _Asked):
+                part.close()
+
+    def _new(self, segment: Segment) -> Prose | _Step | _Asked:
+        part: Prose | _Step | _Asked
+        if segment.kind == "text":
+            part = Prose(self._publisher, self._pace)
+        elif segment.kind == "question":
+            part = _Asked(self._publisher, self._ask)
+        else:
+            part = _Step(self._publisher)
         self._drawn[segment.key] = part
         return part
 
@@ -53,129 +73,144 @@ class CellFlow:
         for key in [key for key in self._drawn if key not in kept]:
             self._drawn.pop(key).empty()
 
+    def _fold(self, segments: tuple[Segment, ...]) -> None:
+        """Fold the oldest of many steps that stand together into one output."""
+        row: list[tuple[Segment, _Step]] = []
+        for segment in segments:
+            part = self._drawn[segment.key]
+            if not isinstance(part, _Step) or not segment.settled or segment.kind == "notice":
+                row = []
+            elif not part.folded:
+                row.append((segment, part))
+            if len(row) == _STEPS:
+                self._fold_row(row[:_FOLDED])
+                row = row[_FOLDED:]
 
-class _Line:
-    """A tool call, a notice or a count of thinking: one line."""
+    def _fold_row(self, row: list[tuple[Segment, _Step]]) -> None:
+        run = [segment for segment, _ in row]
+        cards = "".join(frames.step(segment) for segment in run)
+        row[0][1].stand_for(run, frames.group(run, cards))
+        for _, part in row[1:]:
+            part.folded = True
+            part.empty()
+
+
+class _Step:
+    """A tool call, a notice or a count of thinking."""
 
     def __init__(self, publisher: CellPublisher) -> None:
         self._piece = Piece(publisher)
         self._pace = Pace(_COUNT_RATE)
-        self._drawn: tuple[Segment, bool] | None = None
+        self._drawn: tuple[Segment, int] | None = None
+        self.folded = False  # another stands for it, or it for others
 
     def draw(self, segment: Segment, now: float, *, newest: bool) -> None:
+        # What changes a picture of it: the segment, or the seconds that a tool runs.
+        runs = segment.tool is not None and segment.tool.status is None
         over = segment.settled or not newest
-        if self._drawn is not None and self._drawn[0] is segment and self._drawn[1] == over:
+        state = (segment, int(now - segment.began) if runs else -int(over))
+        if self.folded or self._drawn == state:
             return
-        if not (over or segment.tool or self._pace.free(now)):
+        first = self._drawn is None or self._drawn[0].settled != segment.settled
+        if not (first or over and not runs or self._pace.free(now)):
             return
-        self._drawn = (segment, over)
-        text, style = _words(segment, over=over)
-        html = frames.frame(frames.line(text, style))
+        self._drawn = state
+        seconds = state[1] if runs else None
+        text = _words(segment, over=over, seconds=seconds)
+        html = frames.frame(_html(segment, text, seconds))
         self._pace.spend(self._piece.show({"text/plain": text, "text/html": html}), now)
+
+    def stand_for(self, run: list[Segment], html: str) -> None:
+        """Show many steps in the place of this one."""
+        self.folded = True
+        words = "\n".join(_words(segment, over=True) for segment in run)
+        self._piece.show({"text/plain": words, "text/html": frames.frame(html)})
 
     def empty(self) -> None:
         self._piece.empty()
 
 
-def _words(segment: Segment, *, over: bool) -> tuple[str, str]:
+def _words(segment: Segment, *, over: bool, seconds: int | None = None) -> str:
     if segment.tool is not None:
-        return tool_line(segment.tool), "dim"
+        return tool_line(segment.tool, seconds)
     if segment.kind == "thinking":
-        return frames.thinking_line(segment, over=over), "dim"
-    return frames.notice_line(segment), segment.level
+        return frames.thinking_line(segment, over=over)
+    return frames.notice_line(segment)
 
 
-class _Text:
-    """One stretch of assistant text: blocks that are done, then the tail."""
+def _html(segment: Segment, text: str, seconds: int | None) -> str:
+    if segment.tool is not None:
+        html = frames.card(segment.tool, seconds=seconds)
+        return frames.within(html) if segment.tool.parent else html
+    if segment.settled and segment.kind == "thinking":
+        return frames.step(segment)
+    return frames.line(text, segment.level) if segment.kind == "notice" else frames.flat(text)
 
-    def __init__(self, publisher: CellPublisher, pace: Pace) -> None:
-        self._publisher, self._pace = publisher, pace
-        self._pieces: list[Piece] = []
-        self._last: Segment | None = None
-        self._begin()
 
-    def _begin(self) -> None:
-        self._done = 0  # blocks that stay as they are
-        self._seen = ""  # the text taken in so far
-        self._tail_drawn: tuple[str, bool] | None = None
-        self._cleaner, self._splitter = Cleaner(), Splitter()
+class _Asked:
+    """A question: buttons while it is open, then one line."""
+
+    def __init__(self, publisher: CellPublisher, ask: Ask) -> None:
+        self._piece, self._ask = Piece(publisher), ask
+        self._panel: QuestionPanel | None = None
 
     def draw(self, segment: Segment, now: float, *, newest: bool) -> None:
-        over = segment.settled or not newest
-        if segment is self._last and self._tail_drawn == (self._splitter.tail, over):
+        question = segment.question
+        assert question is not None, "it is the segment of a question"
+        if question.answer is None and self._ask is not None:
+            if self._panel is None:
+                self._panel = self._ask(question)
+                self._piece.show(self._panel.bundle())
             return
-        if not self._continues(segment):
-            self._begin()
-        moved = self._take(segment, grows=newest)
-        if over or moved or self._pace.free(now):
-            self._draw_tail(now, over=over)
-        if segment.settled:
-            for piece in self._pieces[self._done + 1 :]:
-                piece.empty()
-        self._last = segment
+        words = question_line(question)
+        self._piece.show({"text/plain": words, "text/html": frames.frame(frames.flat(words))})
+        self.close()
 
-    def _continues(self, segment: Segment) -> bool:
-        # A settled text may differ from its preview anywhere; deltas only add to it.
-        if segment.settled:
-            return segment.text.startswith(self._seen)
-        return len(segment.text) >= len(self._seen)
-
-    def _take(self, segment: Segment, *, grows: bool) -> bool:
-        """Take the new text in; tell whether a block was cut off the tail that was shown."""
-        piece = self._cleaner.feed(segment.text[len(self._seen) :], last=segment.settled)
-        self._seen = segment.text
-        if not grows:
-            # Something stands below already: a new output would come after it.
-            self._splitter.hold(piece)
-            return False
-        blocks = self._splitter.feed(piece)
-        for block in blocks:
-            self._put(self._done, block)
-            self._done += 1
-            self._tail_drawn = None
-        return bool(blocks)
-
-    def _draw_tail(self, now: float, *, over: bool) -> None:
-        tail = self._splitter.tail
-        if self._tail_drawn == (tail, over):
-            return
-        self._tail_drawn = (tail, over)
-        shown = tail if over or len(self._seen) > PLAIN_AFTER else presentable(tail)
-        if shown.strip() or len(self._pieces) > self._done:
-            self._pace.spend(self._put(self._done, shown), now)
-
-    def _put(self, index: int, text: str) -> int:
-        if index == len(self._pieces):
-            self._pieces.append(Piece(self._publisher))
-        return self._pieces[index].show(self._bundle(text))
-
-    def _bundle(self, text: str) -> dict[str, Any]:
-        bundle = {"text/plain": text}
-        if len(self._seen) <= PLAIN_AFTER:
-            bundle["text/html"] = frames.frame(frames.text_html(text))
-        return bundle
+    def close(self) -> None:
+        if self._panel is not None:
+            panel, self._panel = self._panel, None
+            panel.close()
 
     def empty(self) -> None:
-        for piece in self._pieces:
-            piece.empty()
+        self._piece.empty()
+        self.close()
 
 
 class WholeFlow:
-    """Draws a turn into one output that is there from the start."""
+    """Draws a turn into one output that is there from the start, and asks in another."""
 
-    def __init__(self, publisher: CellPublisher) -> None:
-        self._piece = Piece(publisher)
+    def __init__(self, publisher: CellPublisher, ask: Ask = None) -> None:
+        self._piece, self._asked, self._ask = Piece(publisher), Piece(publisher), ask
         self._pace = Pace(_TAIL_RATE)
+        self._panel: tuple[str, QuestionPanel] | None = None
 
     def open(self) -> None:
-        """Make the output."""
+        """Make the outputs."""
         self.show({"text/plain": "", "text/html": ""})
+        if self._ask is not None:
+            self._asked.show({"text/plain": "", "text/html": ""})
 
     def draw(self, snapshot: Snapshot) -> None:
         """Bring the output up to this picture, the less often the longer it is."""
         if snapshot.segments and self._pace.free(snapshot.now):
             self._pace.spend(self._piece.show(running_bundle(snapshot)), snapshot.now)
+        self._draw_question(next(iter(snapshot.questions), None))
+
+    def _draw_question(self, question: Question | None) -> None:
+        asked = question.question_id if question is not None else None
+        if self._panel is not None and self._panel[0] != asked:
+            self.close()
+        if question is not None and self._panel is None and self._ask is not None:
+            self._panel = question.question_id, self._ask(question)
+            self._asked.show(self._panel[1].bundle())
 
     def show(self, bundle: dict[str, Any]) -> None:
         """Show this bundle in place of the picture."""
         self._piece.show(bundle)
+
+    def close(self) -> None:
+        """Take an open question away."""
+        if self._panel is not None:
+            panel, self._panel = self._panel[1], None
+            self._asked.empty()
+            panel.close()

@@ -1,76 +1,104 @@
-"""The HTML a turn is made of: text, one line for everything else, details folded.
+"""The HTML a turn is made of, from `templates/turn.html.jinja`: text, cards, lines.
 
-Colours are the theme's own variables, with `inherit` where there is no theme. The class of
-every frame keeps MathJax away: a dollar is a dollar.
+What steps did is folded: their line tells whether there is a need to look. A card shows the
+first (for a command the last) 2,000 characters, the rest is one click away as long as the
+whole turn stays small enough to be saved with a notebook.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from html import escape
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 from turncell.outcome import ToolCall
-from turncell.transcript import Segment
-from turncell.views.base import tool_line
+from turncell.picture import Segment
+from turncell.questions import Choice
+from turncell.views.cards import Block, blocks
 from turncell.views.cleaning import clean
 from turncell.views.markup import to_html
+from turncell.views.words import question_line, tool_line
 
 __all__ = [
-    "closing_line",
-    "frame",
-    "line",
-    "notice_line",
-    "segments_html",
-    "text_html",
-    "thinking_line",
-]
+    "LIVE", "Room", "card", "choice", "closing_line", "earlier", "flat", "frame", "group", "line",
+    "notice_line", "permission", "plain_html", "segments_html", "status", "step", "text_html",
+    "thinking_line", "within",
+]  # fmt: skip
 
-TOOL_OUTPUT_SHOWN = 2000  # characters; the rest is in the result's tools
+# Templates have no types: `Any` marks that border.
+
 THINKING_SHOWN = 20_000
-
-_FRAME = 'class="turncell tex2jax_ignore mathjax_ignore" style="overflow-wrap:break-word"'
-_FONT = "font-family:var(--jp-ui-font-family,inherit);font-size:var(--jp-ui-font-size1,inherit)"
-_STYLES = {
-    "dim": "color:var(--jp-ui-font-color2,inherit)",
-    "info": "color:var(--jp-ui-font-color1,inherit)",
-    "warning": "border-left:3px solid var(--jp-warn-color1,currentColor);padding-left:.5em",
-    "error": "border-left:3px solid var(--jp-error-color1,currentColor);padding-left:.5em",
-    # The one pair of fixed colours: red must be red, and readable, in every theme.
-    "alarm": "background:#b00020;color:#fff;font-weight:600;padding:.1em .5em;margin:.2em 0",
-}
-_BOX = (
-    "margin:.3em 0;padding:.4em .6em;max-height:20em;overflow:auto;white-space:pre-wrap;"
-    "word-break:normal;overflow-wrap:anywhere;"
-    "background:var(--jp-cell-editor-background,transparent);color:var(--jp-ui-font-color1,inherit);"
-    "border:1px solid var(--jp-border-color2,currentColor)"
-)
+_UNFOLDED = 5  # steps in a row that are shown one by one
+_TROUBLE = {"failed": "error", "denied": "warning", "cancelled": "warning"}
 
 
-def frame(html: str, attributes: str = "") -> str:
+@lru_cache(maxsize=1)
+def _html() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # not at import
+
+    loader = PackageLoader("turncell.views")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    return environment.get_template("turn.html.jinja").module
+
+
+def _safe(html: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(html)
+
+
+class Room:
+    """How many characters a turn may still fold away for those who want to see all."""
+
+    def __init__(self, characters: int) -> None:
+        self.left = characters
+
+    def take(self, characters: int) -> bool:
+        """Whether so many are there; they are used up then."""
+        fits = characters <= self.left
+        self.left -= characters if fits else 0
+        return fits
+
+
+LIVE = Room(0)  #: what is drawn again and again shows only the beginnings
+
+
+def frame(html: str, role: str = "") -> str:
     """Put HTML in the frame every output of a turn has."""
-    return f"<div {_FRAME}{attributes}>{html}</div>"
+    return str(_html().frame(_safe(html), role))
 
 
-def line(text: str, style: str = "dim", extra: str = "") -> str:
+def line(text: str, style: str = "dim", *, wrap: bool = False) -> str:
     """One line of plain words. `style` is dim, info, warning, error or alarm."""
-    css = f"{_FONT};{_STYLES.get(style, _STYLES['info'])}{extra}"
-    return f'<div style="{css}">{escape(text)}</div>'
+    return str(_html().line(text, style, wrap))
+
+
+def status(text: str) -> str:
+    """The status of a turn under way; its state stands out."""
+    state, dot, rest = text.partition(" · ")
+    return str(_html().status(state, dot + rest))
 
 
 def closing_line(text: str) -> str:
     """The facts of a finished turn; how it ended stands out."""
     outcome, dot, rest = text.partition(" · ")
-    css = f"{_FONT};{_STYLES['dim']};margin-top:.4em"
-    stands_out = f'<b style="{_STYLES["info"]}">{escape(outcome)}</b>'
-    return f'<div style="{css}">{stands_out}{dot}{escape(rest)}</div>'
+    return str(_html().closing(outcome, dot + rest))
 
 
 def text_html(text: str) -> str:
     """Assistant text (clean) as HTML."""
     return to_html(text)
+
+
+def plain_html(text: str) -> str:
+    """Text (clean) as it is written, without a look at its Markdown."""
+    return str(_html().plain(text))
+
+
+def earlier(html: str, characters: int) -> str:
+    """Text that is folded, for there is so much of it."""
+    return str(_html().folded("", f"earlier: {characters:,} characters", _safe(html)))
 
 
 def notice_line(notice: Segment) -> str:
@@ -80,15 +108,29 @@ def notice_line(notice: Segment) -> str:
 
 
 def thinking_line(thinking: Segment, *, over: bool) -> str:
-    """Thinking is counted, not shown."""
+    """Thinking is counted; what was thought is folded."""
     return f"{'thought' if over else 'thinking…'} {len(thinking.text):,} characters"
 
 
-def segments_html(segments: Iterable[Segment]) -> str:
-    """A finished turn in its own order: text in full, steps between folded."""
+def permission(tool: str, shown: Sequence[Block], scope: str) -> str:
+    """What a tool wants to do, for the person who may allow it."""
+    body = _safe("".join(map(block_html, shown)))
+    return frame(str(_html().permission(clean(tool), body, clean(scope))), "group")
+
+
+def choice(asked: Choice, number: int, count: int) -> str:
+    """One of the agent's own questions, with all that it says about its answers."""
+    described = [(clean(o.label), clean(o.description)) for o in asked.options]
+    which = f"{number} of {count}: " if count > 1 else ""
+    html = _html().choice(which + clean(asked.text), described, asked.several)
+    return frame(str(html), "group")
+
+
+def segments_html(segments: Iterable[Segment], room: Room = LIVE) -> str:
+    """A turn in its own order: text in full, steps between folded."""
     parts = []
     for kind, run in groupby(segments, key=_family):
-        parts.append(_FAMILIES[kind](list(run)))
+        parts.append(_FAMILIES[kind](list(run), room))
     return "".join(parts)
 
 
@@ -96,58 +138,91 @@ def _family(segment: Segment) -> str:
     return segment.kind if segment.kind in ("text", "notice") else "step"
 
 
-def _texts(run: list[Segment]) -> str:
+def _texts(run: list[Segment], room: Room) -> str:
     return "".join(text_html(clean(s.text)) for s in run)
 
 
-def _notices(run: list[Segment]) -> str:
+def _notices(run: list[Segment], room: Room) -> str:
     return "".join(line(notice_line(s), s.level) for s in run)
 
 
-def _steps(run: list[Segment]) -> str:
-    if len(run) == 1:
-        return _step(run[0])
-    return _folded(_count(run), "".join(map(_step, run)))
+def _steps(run: list[Segment], room: Room) -> str:
+    mine = {s.tool.tool_id for s in run if s.tool is not None}
+    heads = [s for s in run if not (s.tool is not None and s.tool.parent in mine)]
+    cards = "".join(step(s, run, room) for s in heads)
+    return cards if len(heads) <= _UNFOLDED else group(run, cards)
 
 
 _FAMILIES = {"text": _texts, "notice": _notices, "step": _steps}
 
 
-def _step(segment: Segment) -> str:
-    if segment.tool is None:
-        body = _box(clean(segment.text), THINKING_SHOWN)
-        return _folded(thinking_line(segment, over=True), body)
-    tool = segment.tool
-    summary, given = tool_line(tool), _input(tool.input)
-    boxes = [] if given in summary else [_box(given, TOOL_OUTPUT_SHOWN)]
-    boxes.append(_box(clean(tool.output), TOOL_OUTPUT_SHOWN))
-    return _folded(summary, "".join(boxes))
+def group(run: Sequence[Segment], cards: str) -> str:
+    """The cards of many steps, folded under one line."""
+    return str(_html().folded("", _count(run), _safe(cards)))
 
 
-def _input(given: dict[str, Any]) -> str:
-    if len(given) == 1:
-        (only,) = given.values()
-        if isinstance(only, str):
-            return clean(only)
-    return clean(json.dumps(given, ensure_ascii=False, indent=1, default=str)) if given else ""
+def step(segment: Segment, run: Sequence[Segment] = (), room: Room = LIVE) -> str:
+    """One step; the calls of a sub-agent (in `run`) stand in the card of the call that it is."""
+    if segment.tool is not None:
+        tool_id = segment.tool.tool_id
+        inner = [s for s in run if s.tool is not None and s.tool.parent == tool_id]
+        below = "".join(step(s, run, room) for s in inner)
+        return card(segment.tool, within(below) if below else "", room)
+    if segment.question is not None:
+        return flat(question_line(segment.question))
+    text = clean(segment.text)
+    shown = Block("output", text[:THINKING_SHOWN], max(0, len(text) - THINKING_SHOWN))
+    return str(_html().folded("", thinking_line(segment, over=True), _safe(block_html(shown))))
 
 
-def _box(text: str, limit: int) -> str:
-    if not text.strip():
-        return ""
-    cut = f"\n[{len(text) - limit:,} more characters]" if len(text) > limit else ""
-    return f'<pre style="{_BOX}">{escape(text[:limit] + cut)}</pre>'
+def flat(text: str, style: str = "dim") -> str:
+    """A step in one line, with nothing to fold."""
+    name, dot, rest = text.partition(" · ")
+    return str(_html().flat(name, dot + rest, style))
 
 
-def _folded(summary: str, body: str) -> str:
-    css = f"{_FONT};{_STYLES['dim']}"
+def card(tool: ToolCall, below: str = "", room: Room = LIVE, *, seconds: int | None = None) -> str:
+    """A tool call: its line, and folded what it was given and what came of it. `below` is the
+    HTML of what it did; `seconds` tells how long it has been running."""
+    words, style = tool_line(tool, seconds), _TROUBLE.get(tool.status or "", "dim")
+    name = clean(tool.name)
+    parts = [block_html(block) for block in blocks(tool)]
+    body = "".join(parts) + below + _all_of_it(tool, room)
+    rest = words[len(name) :]
     if not body:
-        return line(summary)
-    inner = f'<div style="padding-left:1em">{body}</div>'
-    return f'<details style="{css}"><summary>{escape(summary)}</summary>{inner}</details>'
+        return str(_html().flat(name, rest, style))
+    return str(_html().folded(name, rest, _safe(body), style))
 
 
-def _count(run: list[Segment]) -> str:
+def within(html: str) -> str:
+    """What a sub-agent did, set in."""
+    return str(_html().within(_safe(html)))
+
+
+def _all_of_it(tool: ToolCall, room: Room) -> str:
+    """The whole output of a call whose card shows a part of it."""
+    output = clean(tool.output)
+    if not any(block.left and block.kind == "output" for block in blocks(tool)):
+        return ""
+    if not room.take(len(output)):
+        return line("the whole output is in the result's tools")
+    return str(_html().folded("", "the whole output", _safe(_html().box(output))))
+
+
+def block_html(block: Block) -> str:
+    """One part of a card."""
+    note = f"[{block.left:,} {'characters before' if block.tail else 'more characters'}]"
+    if block.kind == "diff":
+        lines = [(text[:1], text + "\n") for text in block.text.split("\n")]
+        lines += [(" ", note)] * bool(block.left)
+        return str(_html().change(lines))
+    if not block.left:
+        return str(_html().box(block.text))
+    pair = (note, block.text) if block.tail else (block.text, note)
+    return str(_html().box("\n".join(pair)))
+
+
+def _count(run: Sequence[Segment]) -> str:
     tools = [s.tool for s in run if s.tool is not None]
     if not tools:
         return "thought"

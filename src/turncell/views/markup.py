@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["escape_markdown", "literal", "to_html"]
 
-_SCHEMES = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_SCHEMES = {"http", "https", "mailto"}
+_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+# What the renderer makes, and no more.
+_TAGS = {
+    "a", "blockquote", "br", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
+    "ol", "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+_STYLED = ("code", "div", "pre", "span", "td", "th")
+_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, **{tag: {"style"} for tag in _STYLED}}
+_PROPERTIES = {
+    "border-left", "color", "margin", "overflow-x", "padding", "text-align", "white-space",
+}  # fmt: skip
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|$~&])")
 # What a front end could take for maths, raw HTML, an image, or a link we do not know of.
 _RISKY = re.compile(r"(\\*)(\$|<|!(?=\[)|\](?=[(:]))")
@@ -36,7 +47,19 @@ _Span = tuple[int, int]
 
 def to_html(text: str) -> str:
     """Render Markdown; nothing in it can run, load or leave its element."""
-    html: str = _renderer().render(text)
+    import nh3  # not at import: loading the extension must be fast
+
+    # The renderer lets no HTML of the text through; the sanitiser is there for its faults.
+    html: str = nh3.clean(
+        _renderer().render(text),
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        url_schemes=_SCHEMES,
+        url_relative="deny",
+        link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={"a": {"target": "_blank"}},
+        filter_style_properties=_PROPERTIES,
+    )
     return html
 
 
@@ -103,14 +126,14 @@ def _parser() -> MarkdownIt:
 
     parser = MarkdownIt("commonmark", {"html": False})
     parser.enable(["table", "strikethrough"]).disable("image")
-    parser.validateLink = lambda url: bool(_SCHEMES.match(url))  # type: ignore[method-assign]
+    parser.validateLink = lambda url: bool(_LINK.match(url))  # type: ignore[method-assign]
     return parser
 
 
 @lru_cache(maxsize=1)
 def _renderer() -> MarkdownIt:
     parser = _parser()
-    rules = {"link_open": _link_open, "fence": _fence, "code_block": _fence}
+    rules = {"fence": _fence, "code_block": _fence}
     rules |= {"th_open": _cell_open, "td_open": _cell_open}
     rules |= {"table_open": _table_open, "table_close": _table_close}
     for kind, rule in rules.items():
@@ -135,15 +158,6 @@ def _table_close(self: Any, tokens: list[Token], idx: int, options: Any, env: An
 def _cell_open(self: Any, tokens: list[Token], idx: int, options: Any, env: Any) -> str:
     if not tokens[idx].attrGet("style"):
         tokens[idx].attrSet("style", "text-align:left")
-    html: str = self.renderToken(tokens, idx, options, env)
-    return html
-
-
-def _link_open(self: Any, tokens: list[Token], idx: int, options: Any, env: Any) -> str:
-    if not tokens[idx].attrGet("href"):
-        tokens[idx].attrs.pop("href", None)  # an empty one would lead to this page
-    tokens[idx].attrSet("target", "_blank")
-    tokens[idx].attrSet("rel", "noopener noreferrer nofollow")
     html: str = self.renderToken(tokens, idx, options, env)
     return html
 

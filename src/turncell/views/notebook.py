@@ -13,13 +13,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from turncell.transcript import Snapshot
+from turncell.picture import Snapshot
+from turncell.questions import Question
 from turncell.views import frames
-from turncell.views.base import status_line, stop_label
+from turncell.views.asking import Asking, QuestionPanel
 from turncell.views.button import StopButton
 from turncell.views.flow import CellFlow, WholeFlow
 from turncell.views.publish import CellPublisher, Piece
 from turncell.views.saved import ended_bundle, plain_text
+from turncell.views.words import status_line, stop_label
 
 __all__ = ["NotebookView"]
 
@@ -32,7 +34,7 @@ class NotebookView:
     """Draws one turn in the cell that was running when it was made.
 
     `on_stop` is called for a click where no tap took it; None means no button. `hint` says
-    how to stop where no button is shown.
+    how to stop where no button is shown; `asking` takes the answers to questions.
     """
 
     def __init__(
@@ -43,22 +45,44 @@ class NotebookView:
         live: bool,
         background: bool = False,
         hint: str | None = None,
+        asking: Asking | None = None,
     ) -> None:
         self._publisher = CellPublisher(shell)
         self._live, self._background = live, background
         self._hint = hint or _HINT
         self._ended = False
+        self._asking = asking
         self._status, self._sign = Piece(self._publisher), Piece(self._publisher)
-        self._flow = WholeFlow(self._publisher) if background else CellFlow(self._publisher)
         if live and on_stop is not None and "ipywidgets" not in sys.modules:
             # Its import can take longer than anybody should wait for a sign of life.
             self._sign.show(_words("starting"))
         self._button = _button(on_stop) if live else None
+        flow = WholeFlow if background else CellFlow
+        self._flow = flow(self._publisher, self._ask if self.asks else None)
 
     @property
     def comm_id(self) -> str | None:
         """The comm that clicks on the Stop button arrive on; None without a button."""
         return self._button.comm_id if self._button else None
+
+    @property
+    def asks(self) -> bool:
+        """Whether questions have buttons here."""
+        return self._button is not None and self._asking is not None
+
+    def listen(self) -> None:
+        """Nobody types here."""
+
+    def _ask(self, question: Question) -> QuestionPanel:
+        asking, panels = self._asking, []
+        assert asking is not None, "`asks` said so"
+
+        def make() -> None:
+            taps, run = asking.taps, self._publisher.run
+            panels.append(QuestionPanel(question, asking.on_answer, taps, run))
+
+        self._publisher.run(make)
+        return panels[0]
 
     def open(self) -> None:
         """Show the button and "starting", and make what a background turn will update."""
@@ -111,12 +135,13 @@ class NotebookView:
                 self._publisher.clear()
             Piece(self._publisher).show(bundle)
         finally:
+            self._publisher.run(self._flow.close)
             if self._button is not None:
                 self._publisher.run(self._button.close)
 
 
 def _words(words: str) -> dict[str, Any]:
-    html = frames.frame(frames.line(words), ' role="status"')
+    html = frames.frame(frames.line(words), "status")
     return {"text/plain": words, "text/html": html}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from turncell.transcript import Snapshot
+from turncell.picture import Snapshot
 from turncell.views.appending import Appender
 from turncell.views.cleaning import writable
 
@@ -15,10 +15,14 @@ class PlainView:
     """Appends to a stream (a pipe, a file, a log). `quiet` writes only the end."""
 
     comm_id = None
+    asks = False
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
         self._stream = stream
         self._appender = Appender(start=True, quiet=quiet)
+
+    def listen(self) -> None:
+        """Nobody types here."""
 
     def open(self) -> None:
         """Nothing to prepare; the first picture says that the turn starts."""

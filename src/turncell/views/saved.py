@@ -7,19 +7,32 @@ text/plain has every word; Markdown and HTML show the same, escaped; the record 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from turncell.outcome import RECORD_TYPE, Outcome, Reason, ToolCall, TurnResult
-from turncell.transcript import Segment, Snapshot, Transcript
+from turncell.picture import Segment, Snapshot
+from turncell.transcript import Transcript
 from turncell.views import frames
-from turncell.views.base import earlier_lines, error_text, final_line, survivor_lines, tool_line
 from turncell.views.blocks import PLAIN_AFTER
 from turncell.views.cleaning import clean
 from turncell.views.markup import escape_markdown, literal
+from turncell.views.words import (
+    earlier_lines,
+    error_text,
+    final_line,
+    question_line,
+    survivor_lines,
+    tool_line,
+)
 
 __all__ = ["ended_bundle", "plain_text", "result_bundle", "running_bundle"]
 
+_ROOM = 200_000  # characters of outputs that may be folded away whole
+_END = 50_000  # characters of a long text that are unfolded
+_MOST = 2_000_000  # characters of a text that a page is given
 _RECORD_STRING = 2000  # characters of a tool's input or output that the record keeps
 
 
@@ -35,36 +48,44 @@ def ended_bundle(snapshot: Snapshot) -> dict[str, Any]:
 
 def running_bundle(snapshot: Snapshot) -> dict[str, Any]:
     """A turn so far, as one output."""
-    lines = [tool_line(tool) for tool in _tools(snapshot)]
+    lines = _step_lines(snapshot.segments)
     bundle = {"text/plain": "\n\n".join(filter(None, [clean(snapshot.text), "\n".join(lines)]))}
-    if _is_rich(snapshot):
-        bundle["text/html"] = frames.frame(frames.segments_html(snapshot.segments))
+    bundle["text/html"] = frames.frame(_body(snapshot, frames.LIVE))
     return bundle
 
 
 def plain_text(snapshot: Snapshot) -> str:
-    """The whole answer, then a line for each tool call, then how the turn ended."""
-    notices = [frames.notice_line(s) for s in snapshot.segments if s.kind == "notice"]
-    tools = [tool_line(tool) for tool in _tools(snapshot)]
-    parts = [clean(snapshot.text), "\n".join(notices + tools), "\n".join(_ending(snapshot))]
+    """The whole answer, then a line for each step, then how the turn ended."""
+    steps = "\n".join(_step_lines(snapshot.segments))
+    parts = [clean(snapshot.text), steps, "\n".join(_ending(snapshot))]
     return "\n\n".join(filter(None, parts))
 
 
 def _bundle(snapshot: Snapshot, result: TurnResult) -> dict[str, Any]:
     bundle: dict[str, Any] = {"text/plain": plain_text(snapshot), RECORD_TYPE: _record(result)}
-    if _is_rich(snapshot):
-        bundle["text/markdown"] = _markdown(snapshot)
-        bundle["text/html"] = _html(snapshot)
+    bundle["text/html"] = _html(snapshot)
+    bundle["text/markdown"] = _markdown(snapshot)
     return bundle
 
 
-def _is_rich(snapshot: Snapshot) -> bool:
+def _is_long(snapshot: Snapshot) -> bool:
     # Megabytes of Markdown would take a front end (and the parser) minutes.
-    return sum(len(s.text) for s in snapshot.segments if s.kind == "text") <= PLAIN_AFTER
+    return sum(len(s.text) for s in snapshot.segments if s.kind == "text") > PLAIN_AFTER
 
 
 def _tools(snapshot: Snapshot) -> list[ToolCall]:
     return [s.tool for s in snapshot.segments if s.tool is not None]
+
+
+def _step_lines(segments: Iterable[Segment]) -> list[str]:
+    """A line for each notice, question and tool call; those of sub-agents are set in."""
+    lines = [frames.notice_line(s) for s in segments if s.kind == "notice"]
+    for segment in segments:
+        if segment.tool is not None:
+            lines.append(("  " if segment.tool.parent else "") + tool_line(segment.tool))
+        elif segment.question is not None:
+            lines.append(question_line(segment.question))
+    return lines
 
 
 def _ending(snapshot: Snapshot) -> list[str]:
@@ -74,22 +95,46 @@ def _ending(snapshot: Snapshot) -> list[str]:
 
 
 def _markdown(snapshot: Snapshot) -> str:
-    notices = [frames.notice_line(s) for s in snapshot.segments if s.kind == "notice"]
-    lines = notices + [tool_line(tool) for tool in _tools(snapshot)]
-    listed = "\n".join(f"- {literal(line)}" for line in lines)
+    """The turn in its own order; of a text that is too long to be rendered, its end."""
     ending = "\n\n".join(literal(line) for line in _ending(snapshot))
-    return "\n\n".join(filter(None, [escape_markdown(clean(snapshot.text)), listed, ending]))
+    if _is_long(snapshot):
+        text = clean(snapshot.text)
+        left = literal(f"[{len(text) - _END:,} characters before]")
+        return "\n\n".join([left, literal(text[-_END:]), ending])
+    parts = []
+    for is_text, run in groupby(snapshot.segments, key=lambda s: s.kind == "text"):
+        if is_text:
+            parts += [escape_markdown(clean(s.text)) for s in run]
+        else:
+            parts.append("\n".join(f"- {literal(line)}" for line in _step_lines(list(run))))
+    return "\n\n".join(filter(None, [*parts, ending]))
 
 
 def _html(snapshot: Snapshot) -> str:
-    parts = [frames.segments_html(snapshot.segments)]
+    parts = [_body(snapshot, frames.Room(_ROOM))]
     error = error_text(snapshot)
     if error:
-        parts.append(frames.line(f"error: {error}", "error", ";white-space:pre-wrap"))
+        parts.append(frames.line(f"error: {error}", "error", wrap=True))
     parts += [frames.line(text, "alarm") for text in survivor_lines(snapshot)]
     parts += [frames.line(text) for text in earlier_lines(snapshot)]
     parts.append(frames.closing_line(final_line(snapshot)))
     return frames.frame("".join(parts))
+
+
+def _body(snapshot: Snapshot, room: frames.Room) -> str:
+    """What the agent said and did. A long text is shown as it is written, its end unfolded;
+    of megabytes only that end, for no page can take more."""
+    if not _is_long(snapshot):
+        return frames.segments_html(snapshot.segments, room)
+    text = clean(snapshot.text)
+    steps = [s for s in snapshot.segments if s.kind != "text"]
+    before, end = text[:-_END], text[-_END:]
+    if len(text) > _MOST:
+        words = f"{len(before):,} characters before this are in the result's text"
+        parts = [frames.line(words)]
+    else:
+        parts = [frames.earlier(frames.plain_html(before), len(before))]
+    return "".join([*parts, frames.plain_html(end), frames.segments_html(steps, room)])
 
 
 def _record(result: TurnResult) -> dict[str, Any]:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from turncell.transcript import Snapshot
+from turncell.picture import Snapshot
+from turncell.questions import Question
 from turncell.views.appending import Addition, Appender
-from turncell.views.base import status_line, tool_line
 from turncell.views.cleaning import writable
+from turncell.views.typed import TypedAnswers
+from turncell.views.words import status_line
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from turncell.views.asking import OnAnswer
 
 __all__ = ["TerminalView"]
 
@@ -31,17 +35,45 @@ _STYLES = {
 
 
 class TerminalView:
-    """Appends to a terminal. `quiet` writes only the end; `hint` says how to stop."""
+    """Appends to a terminal. `quiet` writes only the end; `hint` says how to stop;
+    `on_answer` takes what a person types to a question."""
 
     comm_id = None
 
     def __init__(
-        self, stream: TextIO | None = None, *, hint: str | None = None, quiet: bool = False
+        self,
+        stream: TextIO | None = None,
+        *,
+        hint: str | None = None,
+        quiet: bool = False,
+        on_answer: OnAnswer | None = None,
+        stdin: TextIO | None = None,
     ) -> None:
         self._stream, self._hint, self._quiet = stream, hint or _HINT, quiet
-        self._appender = Appender(start=False, quiet=quiet)
+        self._on_answer, self._typed = on_answer, TypedAnswers(stdin)
+        self._question: Question | None = None  # the one that can be answered now
+        self._appender = Appender(start=False, quiet=quiet, asks=self.asks)
         self._console: Console | None = None
         self._status = ""  # the passing line that is on screen now
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person can type an answer."""
+        return self._on_answer is not None and not self._quiet and self._typed.possible
+
+    def listen(self) -> None:
+        """Take what a person has typed, on the thread that waits for the turn."""
+        question, on_answer = self._question, self._on_answer
+        if question is None or on_answer is None:
+            return
+        answer, words = self._typed.take(question)
+        if words:
+            stream = self._stream or sys.stdout
+            stream.write(f"{writable(words, stream)}\n")
+            stream.flush()
+        if answer is not None:
+            self._question = None
+            on_answer(question.question_id, answer)
 
     def open(self) -> None:
         """Nothing to prepare; the first picture says that the turn starts."""
@@ -51,9 +83,12 @@ class TerminalView:
         console = self._console or self._make_console()
         additions = self._appender.advance(snapshot)
         going_on = not (self._appender.ended or self._quiet) and console.is_terminal
+        asked = next(iter(snapshot.questions), None) if self.asks else None
+        going_on = going_on and asked is None  # else it would be written into what is typed
         status = self._passing(snapshot) if going_on and self._appender.at_line_start else ""
         if additions or status != self._status:
             self._replace(console, additions, status)
+        self._question = asked  # only now: it is on screen
 
     def _make_console(self) -> Console:
         from rich.console import Console  # not at import: loading the extension must be fast
@@ -62,18 +97,18 @@ class TerminalView:
         return self._console
 
     def _passing(self, snapshot: Snapshot) -> str:
-        running = [s.tool for s in snapshot.segments if s.tool and s.tool.status is None]
         hint = _AGAIN if snapshot.phase == "stopping" else self._hint
-        parts = [status_line(snapshot), *map(tool_line, running[-1:]), hint]
-        return " · ".join(parts)
+        return f"{status_line(snapshot)} · {hint}"
 
     def _replace(self, console: Console, additions: list[Addition], status: str) -> None:
+        from rich.cells import set_cell_size
+
         if self._status:
             self._erase(console)
         for words, style in additions:
             self._write(console, words, style)
         if status:
-            self._write(console, status[: console.width - 1], "dim")
+            self._write(console, set_cell_size(status, console.width - 1).rstrip(), "dim")
         self._status = status
         console.file.flush()
 

@@ -1,0 +1,37 @@
+"""What came of a tool call, out of its result's two forms: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+__all__ = ["change_of", "output_of"]
+
+_CHANGE = 20_000  # characters of a change that are kept
+
+
+def output_of(content: Any, result: Any) -> str:
+    """The text of a tool's result; other kinds of content are named. A sub-agent's report
+    comes without the words around it, which are for the model."""
+    report = result.get("content") if isinstance(result, Mapping) and "agentId" in result else None
+    if isinstance(report, list) and report:
+        content = report[-1:]
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = (b.get("text") or f"[{b.get('type', 'content')}]" for b in content)
+    return "\n".join(parts)
+
+
+def change_of(result: Any) -> str:
+    """The change of a file as lines with a sign each, "" where there was none."""
+    hunks = result.get("structuredPatch") if isinstance(result, Mapping) else None
+    lines = "\n".join(_lines(hunks)) if isinstance(hunks, list) else ""
+    return lines if len(lines) <= _CHANGE else f"{lines[:_CHANGE]}\n[cut]"
+
+
+def _lines(hunks: list[Any]) -> Iterator[str]:
+    for hunk in hunks:
+        if isinstance(hunk, Mapping) and isinstance(hunk.get("lines"), list):
+            numbers = [hunk.get(n, 0) for n in ("oldStart", "oldLines", "newStart", "newLines")]
+            yield "@@ -{},{} +{},{} @@".format(*numbers)
+            yield from map(str, hunk["lines"])

@@ -1,0 +1,118 @@
+"""What the card of a tool call says: its line, what it was given, what came of it.
+
+Pure words and their kinds; `frames` makes HTML of them. Nothing here is cut but by `Cut`,
+which says what it left out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from turncell.outcome import ToolCall
+from turncell.picture import Todo
+from turncell.views.cleaning import clean
+
+__all__ = ["INPUT_SHOWN", "OUTPUT_SHOWN", "Block", "blocks", "diff", "given", "todos_in"]
+
+OUTPUT_SHOWN = 2000  # characters; the rest is folded, or in the result's tools
+INPUT_SHOWN = 2000
+_DIFFED = 200_000  # characters; telling two longer texts apart takes too long
+_FROM_ITS_END = frozenset({"Bash", "BashOutput", "Monitor"})  # whose last lines say most
+
+
+class Block(NamedTuple):
+    """One part of a card. `kind` is command, input, diff, todo or output; `text` is clean and
+    has `left` more characters (before it when `tail`, else after it)."""
+
+    kind: str
+    text: str
+    left: int = 0
+    tail: bool = False
+
+
+def blocks(tool: ToolCall, limit: int = OUTPUT_SHOWN) -> list[Block]:
+    """What a card shows when it is opened; each text at most so many characters."""
+    shown = given(tool.name, tool.input, min(limit, INPUT_SHOWN))
+    if tool.change:
+        shown = [_cut("diff", clean(tool.change), limit)]
+    output = clean(tool.output).strip("\n")
+    if output:
+        shown.append(_cut("output", output, limit, tail=tool.name in _FROM_ITS_END))
+    return shown
+
+
+def given(name: str, tool_input: Mapping[str, Any], limit: int = INPUT_SHOWN) -> list[Block]:
+    """What a tool was given: a command, the change of a file, or its values."""
+    entries = todos_in(tool_input)
+    if entries:
+        return [_cut("todo", "\n".join(map(_entry, entries)), limit)]
+    changes = list(_changes(name, tool_input))
+    if changes:
+        return [_cut("diff", "\n".join(changes), limit)]
+    command = tool_input.get("command")
+    if isinstance(command, str):
+        return [_cut("command", clean(command), limit)]
+    if len(tool_input) == 1 and isinstance(only := next(iter(tool_input.values())), str):
+        return [_cut("input", clean(only), limit)]
+    if not tool_input:
+        return []
+    # Only the head is looked at: a value can hold a whole file.
+    short = {key: _short(value, limit) for key, value in tool_input.items()}
+    text = json.dumps(short, ensure_ascii=False, indent=1, default=str)
+    return [_cut("input", clean(text), limit)]
+
+
+def _short(value: Any, limit: int) -> Any:
+    if isinstance(value, str) and len(value) > limit:
+        return f"{value[:limit]}… [{len(value) - limit:,} more characters]"
+    return value
+
+
+def _cut(kind: str, text: str, limit: int, *, tail: bool = False) -> Block:
+    left = len(text) - limit
+    if left <= 0:
+        return Block(kind, text)
+    return Block(kind, text[-limit:] if tail else text[:limit], left, tail)
+
+
+def _changes(name: str, tool_input: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a change, each with its sign."""
+    old, new = tool_input.get("old_string"), tool_input.get("new_string")
+    if isinstance(old, str) and isinstance(new, str):
+        yield from diff(old, new)
+    edits = tool_input.get("edits")
+    for edit in edits if isinstance(edits, list) else ():
+        if isinstance(edit, dict):
+            yield from diff(str(edit.get("old_string", "")), str(edit.get("new_string", "")))
+    if name == "Write" and isinstance(content := tool_input.get("content"), str):
+        yield from diff("", content)
+
+
+def diff(old: str, new: str) -> list[str]:
+    """The lines that were taken out, put in and left, with -, + or a blank before each."""
+    before, after = clean(old).splitlines(), clean(new).splitlines()
+    if not old or len(old) + len(new) > _DIFFED:
+        return [f"-{line}" for line in before] + [f"+{line}" for line in after]
+    lines = list(difflib.unified_diff(before, after, lineterm="", n=3))
+    # The names of files that stand before the first place are ours to say.
+    return lines[2:]
+
+
+def todos_in(tool_input: Mapping[str, Any]) -> list[Todo]:
+    """The entries of the agent's own list in the input of its tool, if that is one."""
+    entries = tool_input.get("todos")
+    return [
+        Todo(str(each["content"]), str(each.get("status", "pending")))
+        for each in (entries if isinstance(entries, (list, tuple)) else ())
+        if isinstance(each, Mapping) and each.get("content")
+    ]
+
+
+_BOXES = {"completed": "[x]", "in_progress": "[>]"}
+
+
+def _entry(todo: Todo) -> str:
+    return f"{_BOXES.get(todo.status, '[ ]')} {clean(todo.text)}"
