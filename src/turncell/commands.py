@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from turncell.errors import UsageError
 from turncell.finder import readable
 from turncell.hold import stop_routes
-from turncell.options import CELL_HELP, LATER_FORMS, LINE_FORMS, LINE_HELP, parse_words
+from turncell.options import CELL_HELP, LINE_FORMS, LINE_HELP, parse_words
 from turncell.rows import Rows
 from turncell.session_commands import Flags, SessionCommands
 from turncell.waiting import join
@@ -33,8 +33,6 @@ class Commands(SessionCommands):
         command, names, flags = parse_words(line)
         if command in ("help", "--help", "-h"):
             return self._magics.say(f"{LINE_HELP}\n\n{CELL_HELP}")
-        if command in LATER_FORMS:
-            raise UsageError(f"%agent {command} is not there yet. %agent --help lists what is.")
         known = {form.split()[0] for form in LINE_FORMS}
         if command not in known:
             raise UsageError(

@@ -103,12 +103,11 @@ LINE_FORMS = {
     "wait [NAME]": "join a --bg turn",
     "last": "the last TurnResult, also after a restart",
     "show [ID]": "show a turn again, by its id or its session's; a running one so far",
+    "timeline [ID]": "a picture of a turn: who worked when; of a running one so far",
     "log [--all]": "the turns in the journal",
     "config": "every setting with its value and where it came from",
     "doctor": "versions, agent binary, credentials source, front end and Stop routes",
 }
-#: Line forms of the contract that are not there yet.
-LATER_FORMS = ("timeline",)
 
 
 def _table(rows: list[tuple[str, str]]) -> str:

@@ -6,9 +6,12 @@ import dataclasses
 import importlib
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from turncell.events import Event
+
+if TYPE_CHECKING:
+    from turncell.timeline import Timeline
 
 __all__ = [
     "RECORD_TYPE",
@@ -206,6 +209,11 @@ class TurnResult:
         values["reason"] = data.get("reason") and Reason(data["reason"])
         values["receipt"] = data.get("receipt") and StopReceipt.from_json(data["receipt"])
         return cls(**{"text": "", "reason": None, **values}, tools=tools, events=events)
+
+    def timeline(self) -> Timeline:
+        """Who worked when, as a picture with a twin in words."""
+        drawn: Timeline = importlib.import_module("turncell.timeline").of_result(self)
+        return drawn
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         # Loaded by name on first use: a result is plain data, its renderer lives

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,6 +13,7 @@ from turncell.archive.register import RUNNING, Entry
 from turncell.config import agent_home
 from turncell.errors import UsageError
 from turncell.rows import Rows
+from turncell.timeline import Timeline, of_result, under_way
 
 if TYPE_CHECKING:
     from turncell.conversation import Conversation
@@ -149,6 +151,17 @@ class SessionCommands:
             f"Turn {logged.turn_id[:8]} is still running; this is what it said so far."
         )
         display(running_bundle(logged.snapshot()), raw=True)
+
+    def _timeline(self, flags: Flags, which: str | None) -> Timeline:
+        if which is None and not any(turn.running for turn in self._book.turns):
+            return of_result(self._last(flags, None))
+        logged = self._logged(which)
+        if not logged.running:
+            return of_result(logged.result())
+        picture = logged.snapshot()
+        # Processes of one machine have one monotonic clock; of another's turn only this is known.
+        now = time.monotonic() if logged.here else picture.now
+        return under_way(logged.events, picture.began, now, picture.turn_id, picture.session)
 
     def _logged(self, which: str | None) -> Logged:
         journals, running = self._archive.journals, [t for t in self._book.turns if t.running]

@@ -34,6 +34,13 @@ def test_the_words_are_fixed_and_print_as_themselves(kind: type[Enum], words: li
     assert all(member == word for member, word in zip(kind, words, strict=True))
 
 
+def test_a_result_knows_who_worked_when() -> None:
+    heard = ev.SessionOpened(session_id="s", at=101.0), ev.AgentFinished(end="completed", at=104.0)
+    done = TurnResult("", Outcome.COMPLETED, None, "s", "t", duration=4.0, events=heard)
+    assert [lane.kind for lane in done.timeline().lanes] == ["starting", "model"]
+    assert not TurnResult.from_json(done.to_json()).timeline().lanes
+
+
 def receipt(**changes: object) -> StopReceipt:
     return dataclasses.replace(WARM, **changes)  # type: ignore[arg-type]
 

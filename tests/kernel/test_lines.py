@@ -159,7 +159,7 @@ def test_doctor_tells_without_telling_the_secret(agent_kernel: AgentKernel) -> N
         ("%agent last one two", "one name at most"),
         ("%agent fork", "how is the branch to be called"),
         ("%agent fork a/b", "is no session name"),
-        ("%agent timeline", "not there yet"),
+        ("%agent timeline nothing", "There is no session nothing"),
         ("%agent 'open", "cannot be read"),
     ],
 )

@@ -13,6 +13,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from turncell.views.cleaning import boundary
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
@@ -27,8 +29,6 @@ _SENTENCE = re.compile(r"[.!?:;]\s+|\n")
 _SPACE = re.compile(r"\s+")
 _TRIES = 6  # places that are tried for a cut inside a paragraph
 _MARKERS = frozenset("-=*_#`~|+> ")
-_FLAGS = ("\U0001f1e6", "\U0001f1ff")  # regional indicators: two make one flag
-_JOINER = "\u200d"
 
 
 class _Cut(NamedTuple):
@@ -172,7 +172,7 @@ def _line_cut(text: str, size: int) -> _Cut:
         return _Cut(0)
     newline, space = text.rfind("\n", 0, size), text.rfind(" ", 0, size)
     at = newline if newline > size // 2 else space
-    return _Cut(at + 1 if at > size // 2 else size)
+    return _Cut(at + 1 if at > size // 2 else boundary(text, size))
 
 
 def _hard_cut(text: str, blocks: list[_Block], limit: int) -> _Cut:
@@ -185,22 +185,11 @@ def _hard_cut(text: str, blocks: list[_Block], limit: int) -> _Cut:
 
 
 def presentable(tail: str) -> str:
-    """The tail as it is shown: half an emoji held back, half-open marks closed."""
-    text = tail.rstrip(_JOINER)
-    flags = len(text) - len(text.rstrip("".join(_all_flags())))
-    if flags % 2:
-        text = text[:-1]
-    head, newline, line = text.rpartition("\n")
-    if line and set(line) <= _MARKERS:
-        # It may become a rule, a fence, a heading: which one, the next words tell.
-        text = head + newline
+    """The tail as it is shown: half-open marks closed."""
+    head, newline, line = tail.rpartition("\n")
+    # A line of marks may become a rule, a fence, a heading: which one, the next words tell.
+    text = head + newline if line and set(line) <= _MARKERS else tail
     return text + _closing(text)
-
-
-@lru_cache(maxsize=1)
-def _all_flags() -> tuple[str, ...]:
-    first, last = map(ord, _FLAGS)
-    return tuple(map(chr, range(first, last + 1)))
 
 
 def _closing(text: str) -> str:

@@ -6,10 +6,13 @@ Only what is displayed passes through here; `result.text` stays as the agent wro
 from __future__ import annotations
 
 import re
-from typing import IO
+from functools import lru_cache
+from typing import IO, Any
 
-__all__ = ["Cleaner", "clean", "writable"]
+__all__ = ["Cleaner", "boundary", "clean", "writable"]
 
+_LONGEST = 64  # characters that a cluster is looked for in
+_FIRST_EMOJI = "\u00a9"  # no character before it is one
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"  # colours, cursor moves
     r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # titles, links, device strings
@@ -38,6 +41,33 @@ def clean(text: str) -> str:
     return _CONTROLS.sub("", _ESCAPES.sub("", _RETURNS.sub("\n", text)))
 
 
+@lru_cache(maxsize=1)
+def _clusters() -> tuple[Any, Any]:
+    """Matches what a reader takes for one character, and what of it may still be joined."""
+    import regex  # not at import: loading the extension must be fast
+
+    joins = regex.compile(r"[\p{Extended_Pictographic}\p{Regional_Indicator}\u200d\ufe0f]")
+    return regex.compile(r"\X"), joins
+
+
+def boundary(text: str, at: int) -> int:
+    """The place nearest to `at`, before it if there is one, where no character (as a reader
+    sees it) is torn apart."""
+    if text[at - 1 : at + 1].isascii():
+        return at
+    begin = max(0, at - _LONGEST)
+    ends = [begin + m.end() for m in _clusters()[0].finditer(text[begin : at + _LONGEST])]
+    return next((end for end in reversed(ends) if end <= at), ends[0])
+
+
+def _half_emoji(text: str) -> int:
+    """How much of the end could be the first half of an emoji."""
+    if not text or text[-1] < _FIRST_EMOJI:
+        return 0
+    last = [m[0] for m in _clusters()[0].finditer(text[-_LONGEST:])][-1]
+    return len(last) if _clusters()[1].search(last) else 0
+
+
 def writable(words: str, stream: IO[str]) -> str:
     """Return `words` with "?" for what the stream's encoding lacks."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -45,7 +75,8 @@ def writable(words: str, stream: IO[str]) -> str:
 
 
 class Cleaner:
-    """Cleans a text that comes in pieces, in time linear in its length."""
+    """Cleans a text that comes in pieces, in time linear in its length. An emoji at the end
+    waits for what comes next, which may be its other half."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -55,5 +86,7 @@ class Cleaner:
         text = self._held + piece
         undecided = None if last else _UNDECIDED.search(text, max(0, len(text) - 2010))
         cut = undecided.start() if undecided else len(text)
+        if not last:
+            cut -= _half_emoji(text[:cut][-_LONGEST:])
         self._held = text[cut:]
         return clean(text[:cut])
