@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
@@ -24,7 +25,7 @@ from claude_agent_sdk._errors import MessageParseError
 
 from turncell import procs
 from turncell.backends.base import Ack, Deliver, Hangup, Launch, Prompt
-from turncell.backends.claude_launch import options_for
+from turncell.backends.claude_launch import advice_for, options_for
 from turncell.backends.claude_process import ClaudeProcess
 from turncell.backends.claude_tools import ToolRules
 from turncell.backends.claude_wire import Wire
@@ -57,6 +58,7 @@ class ClaudeConnection:
         self._wire = Wire()
         self._opened = launch.opened
         self._rules = ToolRules(self._wire, deliver, launch.granted)
+        self._advice = advice_for(launch.settings, os.environ)
         self._hung_up = False
         self._tasks: list[asyncio.Task[Any]] = []
         options = options_for(launch)
@@ -137,8 +139,7 @@ class ClaudeConnection:
             )
         said = self.process.last_words or str(error)
         return AgentStartError(
-            f"The agent could not start ({self.process.ending}): {said}\n"
-            "%agent doctor says which agent and which settings directory are used."
+            f"The agent could not start ({self.process.ending}): {said}\n{self._advice}"
         )
 
     async def send(self, prompt: Prompt) -> None:

@@ -20,10 +20,11 @@ from claude_agent_sdk.types import EffortLevel, PermissionMode, SettingSource
 from turncell.backends.base import Launch
 from turncell.errors import SettingError
 from turncell.procs import CHILD_MARK, TOKEN
+from turncell.settings import Settings
 
 __all__ = [
-    "agent_environment", "agent_version", "check_directory", "config_directory", "find_cli",
-    "launcher", "options_for",
+    "advice_for", "agent_environment", "agent_version", "check_directory", "config_directory",
+    "find_cli", "launcher", "options_for",
 ]  # fmt: skip
 
 # The oldest agent that takes a prompt as it is written.
@@ -131,6 +132,18 @@ def launcher() -> list[str]:
     if setpriv and Path(setpriv).resolve().name != "busybox":  # whose setpriv has no such option
         return [setpriv, "--pdeathsig", "TERM", "--"]
     return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT]
+
+
+def advice_for(settings: Settings, environ: Mapping[str, str]) -> str:
+    """What to do about an agent that ended before it was ready."""
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if root and settings.permission_mode == "bypassPermissions" and not environ.get("IS_SANDBOX"):
+        return (
+            "As root the agent does not run in bypassPermissions, where nothing is asked. Use "
+            "--permission-mode acceptEdits or --tools A,B, run the kernel as another user, or, in "
+            "a container that may be lost, set IS_SANDBOX=1 yourself."
+        )
+    return "%agent doctor says which agent and which settings directory are used."
 
 
 def options_for(launch: Launch) -> ClaudeAgentOptions:

@@ -44,7 +44,7 @@ def clean(text: str) -> str:
 @lru_cache(maxsize=1)
 def _clusters() -> tuple[Any, Any]:
     """Matches what a reader takes for one character, and what of it may still be joined."""
-    import regex  # not at import: loading the extension must be fast
+    import regex  # type: ignore[import-untyped]  # not at import: loading must be fast
 
     joins = regex.compile(r"[\p{Extended_Pictographic}\p{Regional_Indicator}\u200d\ufe0f]")
     return regex.compile(r"\X"), joins
@@ -56,7 +56,9 @@ def boundary(text: str, at: int) -> int:
     if text[at - 1 : at + 1].isascii():
         return at
     begin = max(0, at - _LONGEST)
-    ends = [begin + m.end() for m in _clusters()[0].finditer(text[begin : at + _LONGEST])]
+    ends: list[int] = [
+        begin + m.end() for m in _clusters()[0].finditer(text[begin : at + _LONGEST])
+    ]
     return next((end for end in reversed(ends) if end <= at), ends[0])
 
 
@@ -64,8 +66,8 @@ def _half_emoji(text: str) -> int:
     """How much of the end could be the first half of an emoji."""
     if not text or text[-1] < _FIRST_EMOJI:
         return 0
-    last = [m[0] for m in _clusters()[0].finditer(text[-_LONGEST:])][-1]
-    return len(last) if _clusters()[1].search(last) else 0
+    last: str = [m[0] for m in _clusters()[0].finditer(text[-_LONGEST:])][-1]
+    return len(last) if _clusters()[1].search(last) is not None else 0
 
 
 def writable(words: str, stream: IO[str]) -> str:
