@@ -30,6 +30,7 @@ __all__ = [
     "ThinkingDelta",
     "TodosChanged",
     "ToolEnded",
+    "ToolOutput",
     "ToolStarted",
     "TurnEnded",
     "UsageReported",
@@ -90,6 +91,14 @@ class ToolStarted(Event):
     name: str
     input: dict[str, Any] = field(default_factory=dict)
     parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput(Event):
+    """The last lines that a tool, which still runs, has printed so far."""
+
+    tool_id: str
+    tail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,9 +30,9 @@ class Session:
 
     Options are those of `%%agent`: model, effort, permission_mode, max_turns,
     max_budget (USD), cwd, tools, system, sources, timeout (s), expand, cli, in_use, tell,
-    and ack, grace (s), strategy for its stops. `resume` goes on with an earlier session: an
-    id, its first 6 or more characters, or a name. Raises UsageError for an unknown option or
-    session and for a bad value; then the session in use stays as it was.
+    unattended, and ack, grace (s), strategy for its stops. `resume` goes on with an earlier
+    session: an id, its first 6 or more characters, or a name. Raises UsageError for an unknown
+    option or session and for a bad value; then the session in use stays as it was.
     """
 
     def __init__(self, name: str = "main", *, resume: str | None = None, **options: Any) -> None:
@@ -70,8 +70,11 @@ class Session:
         """What its turns run with."""
         return self._settings
 
-    def start(self, prompt: str, *, view: Drawable | None = None, **options: Any) -> TurnHandle:
-        """Put a prompt in line and return its turn at once.
+    def start(
+        self, prompt: str, *, view: Drawable | None = None, ask: bool = False, **options: Any
+    ) -> TurnHandle:
+        """Put a prompt in line and return its turn at once. With `ask`, a question of the
+        agent waits for `turn.answer`; without, it gets what the setting `unattended` says.
 
         Raises UsageError for an empty prompt or a bad option, SessionBusy while an
         unstopped turn still runs.
@@ -80,7 +83,8 @@ class Session:
             raise UsageError("The prompt is empty: nothing was run.")
         settings = self._settings.merged("start()", options)
         keep = self._book.keep_result
-        return self._book.start(self.name, Order(prompt, settings, view or Nothing(), on_over=keep))
+        order = Order(prompt, settings, view or Nothing(), asks=ask, on_over=keep)
+        return self._book.start(self.name, order)
 
     async def run(
         self,

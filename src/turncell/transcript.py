@@ -162,6 +162,13 @@ class Transcript:
         call = ToolCall(event.tool_id, event.name, event.input, parent=event.parent)
         growing.segment = replace(growing.segment, tool=call, began=event.at)
 
+    def _fold_ToolOutput(self, event: ev.ToolOutput) -> None:
+        growing = self._segments.get(event.tool_id)
+        tool = growing.segment.tool if growing is not None else None
+        if growing is not None and tool is not None and tool.status is None:
+            tool = replace(tool, output=event.tail)
+            growing.segment = replace(growing.segment, tool=tool)
+
     def _fold_ToolEnded(self, event: ev.ToolEnded) -> None:
         growing = self._segments.get(event.tool_id)
         if growing is None or growing.segment.tool is None or growing.segment.tool.status:

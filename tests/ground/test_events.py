@@ -21,6 +21,7 @@ EXAMPLES = [
         tool_id="x", name="Bash", parent="p",
         input={"command": "ls", "flags": ["-l", {"deep": [1]}]},
     ),
+    ev.ToolOutput(tool_id="t", tail="line 3\nline 4"),
     ev.ToolEnded(tool_id="x", status="done", output="a\nb"),
     ev.QuestionAsked(question_id="q", tool="Write", input={"path": "f"}),
     ev.QuestionSettled(question_id="q", answer="denied", note="not today"),

@@ -27,6 +27,7 @@ from turncell import procs
 from turncell.backends.base import Ack, Deliver, Hangup, Launch, Prompt
 from turncell.backends.claude_launch import advice_for, options_for
 from turncell.backends.claude_process import ClaudeProcess
+from turncell.backends.claude_tail import Tails
 from turncell.backends.claude_tools import ToolRules
 from turncell.backends.claude_wire import Wire
 from turncell.errors import AgentStartError
@@ -57,6 +58,7 @@ class ClaudeConnection:
         self._deliver = deliver
         self._wire = Wire()
         self._opened = launch.opened
+        self._tails = Tails(deliver, lambda: self._rules.turn_id)
         self._rules = ToolRules(self._wire, deliver, launch.granted)
         self._advice = advice_for(launch.settings, os.environ)
         self._hung_up = False
@@ -203,6 +205,7 @@ class ClaudeConnection:
     async def aclose(self) -> None:
         """Let go of the SDK's tasks and of the pipes; bounded."""
         self._hung_up = True
+        self._tails.close()
         for task in self._tasks:
             task.cancel()
         with anyio.move_on_after(1.0):
@@ -226,6 +229,7 @@ class ClaudeConnection:
         async for message in self._client.receive_messages():
             for event in self._wire.read(message, time.monotonic()):
                 self._deliver(event)
+            self._tails.read(message)
             if isinstance(message, StreamEvent) and message.event.get("type") == "message_stop":
                 self._later(self._report_spent())
 

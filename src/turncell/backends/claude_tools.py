@@ -40,6 +40,11 @@ class ToolRules:
         self._refused = ""
         self._open: dict[str, asyncio.Future[Answer | None]] = {}  # None: the turn was stopped
 
+    @property
+    def turn_id(self) -> str:
+        """The turn that the agent works on."""
+        return self._prompt.turn_id
+
     def begin(self, prompt: Prompt) -> None:
         """A prompt is being handed over: what is asked from now on is asked by its turn."""
         self._prompt = prompt

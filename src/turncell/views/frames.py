@@ -186,12 +186,16 @@ def card(tool: ToolCall, below: str = "", room: Room = LIVE, *, seconds: int | N
     HTML of what it did; `seconds` tells how long it has been running."""
     words, style = tool_line(tool, seconds), _TROUBLE.get(tool.status or "", "dim")
     name = clean(tool.name)
-    parts = [block_html(block) for block in blocks(tool)]
-    body = "".join(parts) + below + _all_of_it(tool, room)
+    shown = blocks(tool)
+    came = [block_html(block) for block in shown if block.kind == "output"]
+    asked = [block_html(block) for block in shown if block.kind != "output"]
+    body = "".join([*asked, below, *came, _all_of_it(tool, room)])
     rest = words[len(name) :]
     if not body:
         return str(_html().flat(name, rest, style))
-    return str(_html().folded(name, rest, _safe(body), style))
+    # The last lines of what still runs are what a person waits for.
+    watched = tool.status is None and bool(tool.output)
+    return str(_html().folded(name, rest, _safe(body), style, watched))
 
 
 def within(html: str) -> str:
