@@ -177,7 +177,10 @@ def seat() -> Iterator[Seat]:
     made.stdin.close()
 
 
-@pytest.mark.parametrize(("key", "verdict"), [("o", Verdict.ONCE), ("s", Verdict.SESSION), ("d", Verdict.DENY)])
+KEYS = [("o", Verdict.ONCE), ("s", Verdict.SESSION), ("d", Verdict.DENY)]
+
+
+@pytest.mark.parametrize(("key", "verdict"), KEYS)
 def test_a_key_answers_in_a_terminal(seat: Seat, key: str, verdict: Verdict) -> None:
     assert seat.view.asks
     os.write(seat.keys, b"d\n")  # typed before: meant for something else

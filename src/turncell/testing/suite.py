@@ -229,8 +229,8 @@ class StopSuite:
     def _stop(self, case: StopCase, session: Session, prompt: str, seen: Evidence) -> Evidence:
         old = {pid for s in seen.earlier for pid in (s.pid, *looks.below(s.pid))}
         pictures, family = Pictures(), session._conversation.link.family
-        limit = {"timeout": self.timeout} if case.route == "timeout" else {}
-        turn = session.start(prompt, view=pictures, stop=self.policy, **limit)
+        limit = self.timeout if case.route == "timeout" else None
+        turn = session.start(prompt, view=pictures, stop=self.policy, timeout=limit)
         self._wait_for(turn, case.moment)
         self.just_before(case.agent, session)
         asked = time.monotonic()
