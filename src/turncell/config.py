@@ -16,6 +16,10 @@ from turncell.settings import Settings
 __all__ = ["ENVIRONMENT", "agent_home", "launch_key", "settings_from_environment"]
 
 
+def _yes(text: str) -> bool:
+    return text.lower() not in ("0", "no", "off", "false")
+
+
 #: Environment variable -> (setting, how to read it).
 ENVIRONMENT: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TURNCELL_MODEL": ("model", str),
@@ -33,7 +37,8 @@ ENVIRONMENT: dict[str, tuple[str, Callable[[str], Any]]] = {
     "TURNCELL_STRATEGY": ("strategy", str),
     "TURNCELL_IN_USE": ("in_use", str),
     "TURNCELL_UNATTENDED": ("unattended", str),
-    "TURNCELL_TELL": ("tell", lambda text: text.lower() not in ("0", "no", "off", "false")),
+    "TURNCELL_MATH": ("math", _yes),
+    "TURNCELL_TELL": ("tell", _yes),
 }
 
 

@@ -63,6 +63,7 @@ class AgentMagics(Magics):
     unattended = Enum(
         ["", "deny", "allow"], "", help="what a question gets where nobody can answer it"
     ).tag(config=True)
+    math = Bool(False, help="typeset what stands between dollars").tag(config=True)
     tell = Bool(True, help="tell the model that its last turn was stopped").tag(config=True)
     max_warm = Int(3, help="agent processes kept warm at most").tag(config=True)
     idle_limit = Float(1800.0, help="seconds an unused agent is kept warm").tag(config=True)
@@ -132,7 +133,7 @@ class AgentMagics(Magics):
             kernel_interrupts(self.shell),
             ClickTap(self.shell, lambda _: presses.press("user")) as tap,
         ):
-            view = self._view(presses, options, tap)
+            view = self._view(presses, options, tap, math=settings.math)
             handle = self._begin(prompt, options, settings, presses, tap, view)
             await_end(handle, presses, tap, view.listen)
         handle.result(raise_error=options.raise_error)
@@ -147,7 +148,7 @@ class AgentMagics(Magics):
                 over.set()
                 leaving.close()
 
-            view = self._view(presses, options, tap)
+            view = self._view(presses, options, tap, math=settings.math)
             handle = self._begin(prompt, options, settings, presses, tap, view, leave)
             handle.background = True
             # All went well: the tap stays as long as the turn, which may be over already.
@@ -198,7 +199,9 @@ class AgentMagics(Magics):
         )  # fmt: skip
         return book.start(options.session or book.current, order)
 
-    def _view(self, presses: Presses, options: CellOptions, tap: ClickTap) -> CellView:
+    def _view(
+        self, presses: Presses, options: CellOptions, tap: ClickTap, *, math: bool
+    ) -> CellView:
         from turncell import views
         from turncell.views.asking import Asking
 
@@ -211,6 +214,7 @@ class AgentMagics(Magics):
             background=options.bg,
             hint=None if routes.interrupt else routes.describe(),
             asking=Asking(presses.answer, tap),
+            math=math,
         )
 
     # What the rest of the house asks for.
@@ -240,7 +244,7 @@ class AgentMagics(Magics):
             value = getattr(self, name)
             if value in (None, "") or name in ("max_warm", "idle_limit"):
                 continue
-            if name == "tell" and value:  # then the environment may say otherwise
+            if value is self.trait_defaults(name):  # then the environment may say otherwise
                 continue
             key = _RENAMED.get(name, name)
             values[key] = names(value) if key in ("tools", "sources") else value

@@ -58,6 +58,7 @@ OPTIONS = (
            setting="in_use"),
     Option("--unattended", "HOW", "what a question gets where nobody can answer: deny or allow",
            setting="unattended"),
+    Option("--math", None, "typeset what stands between dollars", setting="math"),
     Option("--no-tell", None, "do not tell the model that its last turn was stopped"),
     Option("-m --model", "NAME", "the model", setting="model"),
     Option("--effort", "LEVEL", "how hard the model thinks", setting="effort"),

@@ -117,7 +117,7 @@ class Settings:
 
     `in_use`: what to do when another kernel has the session open; `tell`: whether the model
     is told that the turn before was stopped; `unattended`: what a question gets where nobody
-    can answer it.
+    can answer it; `math`: a notebook typesets what stands between dollars.
     """
 
     model: str | None = None
@@ -135,6 +135,7 @@ class Settings:
     in_use: InUse = InUse.REFUSE
     tell: bool = True
     unattended: Unattended = Unattended.DENY
+    math: bool = False
     stop: StopPolicy = field(default_factory=StopPolicy)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -155,7 +156,7 @@ class Settings:
         keys can share one process."""
         return dataclasses.replace(
             self, timeout=None, in_use=InUse.REFUSE, tell=True, unattended=Unattended.DENY,
-            stop=StopPolicy(), origins={},
+            math=False, stop=StopPolicy(), origins={},
         )  # fmt: skip
 
     def merged(self, origin: str, values: Mapping[str, Any]) -> Settings:

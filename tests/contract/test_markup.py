@@ -11,7 +11,8 @@ from screen import Script, on_screen, shown, streamed
 
 from turncell import events as ev
 from turncell.views.code import code_html
-from turncell.views.markup import escape_markdown, to_html
+from turncell.views.escaping import escape_markdown
+from turncell.views.markup import to_html
 
 OURS = set(
     re.findall("[a-z]+", "a b p div pre code span ul li table thead tbody tr th td details summary")
@@ -89,3 +90,24 @@ def test_code_is_coloured_by_the_theme_and_complete() -> None:
 def test_hostile_markdown_is_done_in_time(text: str) -> None:
     assert to_html(text)
     assert escape_markdown(text)
+
+
+def test_maths_that_was_asked_for_is_left_to_the_front_end() -> None:
+    text = "Let $x_1$ and $y_1$ be\n\n$$\na < b\n$$\n\nfor $5 and `$z$`, <b>bold</b>.\n"
+    (bundle,) = on_screen(streamed(text, 5, math=True).messages)
+    html, markdown = bundle["text/html"], bundle["text/markdown"]
+    assert html.startswith('<div class="turncell" style')
+    assert "$x_1$ and $y_1$" in html and "a &lt; b" in html and "<em>" not in html
+    assert "&lt;b&gt;bold" in html
+    assert "$x_1$ and $y_1$" in markdown and "\\$5" in markdown and "`$z$`" in markdown
+    # Only the answer: what stands around it holds dollars of other kinds.
+    assert html.count("mathjax_ignore") == 1
+    assert html.index("mathjax_ignore") < html.index("completed")
+    (bundle,) = on_screen(streamed(text, 5).messages)
+    assert bundle["text/markdown"].startswith("Let \\$x_1\\$ and \\$y_1\\$ be\n\n\\$\\$\n")
+
+
+def test_dollars_where_a_link_leads_are_no_maths() -> None:
+    text = "[a](http://x/$y) and [b](http://x/$z) <http://x/y>"
+    assert escape_markdown(text) == "[a](http://x/\\$y) and [b](http://x/\\$z) <http://x/y>"
+    assert to_html(escape_markdown(text)) == to_html(text)

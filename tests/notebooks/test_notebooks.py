@@ -39,7 +39,7 @@ def test_it_passes_nbval(new_place: Callable[[], Place], name: str) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
     stopped = [r.outcome for r in place.server.requests if r.scenario in ("story", "slow")]
-    assert stopped == ["client_disconnected"]  # nobody pressed: --timeout did
+    assert set(stopped) == {"client_disconnected"}  # nobody pressed: --timeout did
 
 
 @pytest.fixture(scope="module")

@@ -26,19 +26,20 @@ def choose(
     background: bool = False,
     hint: str | None = None,
     asking: Asking | None = None,
+    math: bool = False,
 ) -> CellView:
     """The view that fits this shell (an IPython shell or None).
 
     `can_ask` says that somebody can answer (not under nbclient and the like); `quiet` shows
     only the end; `hint` says how to stop where no button can be shown; `asking` takes what
-    a person answers to questions.
+    a person answers to questions; `math` has a notebook typeset what stands between dollars.
     """
     if getattr(shell, "kernel", None) is not None:
         from turncell.views.notebook import NotebookView
 
         live = can_ask and not quiet
         return NotebookView(
-            shell, on_stop, live=live, background=background, hint=hint, asking=asking
+            shell, on_stop, live=live, background=background, hint=hint, asking=asking, math=math
         )
     # Streaming into a prompt that somebody types at helps nobody: only the end, then.
     quiet = quiet or background

@@ -33,8 +33,8 @@ _FOLDED = 10
 class CellFlow:
     """Draws the segments of a turn as outputs of its cell; only what changed is sent."""
 
-    def __init__(self, publisher: CellPublisher, ask: Ask = None) -> None:
-        self._publisher, self._ask = publisher, ask
+    def __init__(self, publisher: CellPublisher, ask: Ask = None, *, math: bool = False) -> None:
+        self._publisher, self._ask, self._math = publisher, ask, math
         self._drawn: dict[str, Prose | _Step | _Asked] = {}
         self._row: list[tuple[Segment, _Step]] = []  # settled steps that stand together
         self._pace = Pace(_TAIL_RATE)
@@ -60,7 +60,7 @@ class CellFlow:
     def _new(self, segment: Segment) -> Prose | _Step | _Asked:
         part: Prose | _Step | _Asked
         if segment.kind == "text":
-            part = Prose(self._publisher, self._pace)
+            part = Prose(self._publisher, self._pace, math=self._math)
         elif segment.kind == "question":
             part = _Asked(self._publisher, self._ask)
         else:
@@ -179,8 +179,9 @@ class _Asked:
 class WholeFlow:
     """Draws a turn into one output that is there from the start, and asks in another."""
 
-    def __init__(self, publisher: CellPublisher, ask: Ask = None) -> None:
+    def __init__(self, publisher: CellPublisher, ask: Ask = None, *, math: bool = False) -> None:
         self._piece, self._asked, self._ask = Piece(publisher), Piece(publisher), ask
+        self._math = math
         self._pace = Pace(_TAIL_RATE)
         self._panel: tuple[str, QuestionPanel] | None = None
 
@@ -193,7 +194,8 @@ class WholeFlow:
     def draw(self, snapshot: Snapshot) -> None:
         """Bring the output up to this picture, the less often the longer it is."""
         if snapshot.segments and self._pace.free(snapshot.now):
-            self._pace.spend(self._piece.show(running_bundle(snapshot)), snapshot.now)
+            bundle = running_bundle(snapshot, math=self._math)
+            self._pace.spend(self._piece.show(bundle), snapshot.now)
         self._draw_question(next(iter(snapshot.questions), None))
 
     def _draw_question(self, question: Question | None) -> None:

@@ -64,9 +64,10 @@ class Room:
 LIVE = Room(0)  #: what is drawn again and again shows only the beginnings
 
 
-def frame(html: str, role: str = "") -> str:
-    """Put HTML in the frame every output of a turn has."""
-    return str(_html().frame(_safe(html), role))
+def frame(html: str, role: str = "", *, math: bool = False) -> str:
+    """Put HTML in the frame every output of a turn has; with `math` one that the front end
+    looks for maths in."""
+    return str(_html().frame(_safe(html), role, math))
 
 
 def line(text: str, style: str = "dim", *, wrap: bool = False) -> str:
@@ -86,9 +87,9 @@ def closing_line(text: str) -> str:
     return str(_html().closing(outcome, dot + rest))
 
 
-def text_html(text: str) -> str:
+def text_html(text: str, *, math: bool = False) -> str:
     """Assistant text (clean) as HTML."""
-    return to_html(text)
+    return to_html(text, math=math)
 
 
 def plain_html(text: str) -> str:
@@ -126,20 +127,21 @@ def choice(asked: Choice, number: int, count: int) -> str:
     return frame(str(html), "group")
 
 
-def segments_html(segments: Iterable[Segment], room: Room = LIVE) -> str:
-    """A turn in its own order: text in full, steps between folded."""
+def segments_html(segments: Iterable[Segment], room: Room = LIVE, *, math: bool = False) -> str:
+    """A turn in its own order: text in full, steps between folded. With `math` only the text
+    may hold any."""
     parts = []
     for kind, run in groupby(segments, key=_family):
-        parts.append(_FAMILIES[kind](list(run), room))
+        if kind == "text":
+            parts += [text_html(clean(s.text), math=math) for s in run]
+        else:
+            html = _FAMILIES[kind](list(run), room)
+            parts.append(frame(html) if math else html)
     return "".join(parts)
 
 
 def _family(segment: Segment) -> str:
     return segment.kind if segment.kind in ("text", "notice") else "step"
-
-
-def _texts(run: list[Segment], room: Room) -> str:
-    return "".join(text_html(clean(s.text)) for s in run)
 
 
 def _notices(run: list[Segment], room: Room) -> str:
@@ -153,7 +155,7 @@ def _steps(run: list[Segment], room: Room) -> str:
     return cards if len(heads) <= _UNFOLDED else group(run, cards)
 
 
-_FAMILIES = {"text": _texts, "notice": _notices, "step": _steps}
+_FAMILIES = {"notice": _notices, "step": _steps}
 
 
 def group(run: Sequence[Segment], cards: str) -> str:

@@ -34,7 +34,8 @@ class NotebookView:
     """Draws one turn in the cell that was running when it was made.
 
     `on_stop` is called for a click where no tap took it; None means no button. `hint` says
-    how to stop where no button is shown; `asking` takes the answers to questions.
+    how to stop where no button is shown; `asking` takes the answers to questions; `math` leaves
+    what stands between dollars to the front end.
     """
 
     def __init__(
@@ -46,19 +47,20 @@ class NotebookView:
         background: bool = False,
         hint: str | None = None,
         asking: Asking | None = None,
+        math: bool = False,
     ) -> None:
         self._publisher = CellPublisher(shell)
         self._live, self._background = live, background
         self._hint = hint or _HINT
         self._ended = False
-        self._asking = asking
+        self._asking, self._math = asking, math
         self._status, self._sign = Piece(self._publisher), Piece(self._publisher)
         if live and on_stop is not None and "ipywidgets" not in sys.modules:
             # Its import can take longer than anybody should wait for a sign of life.
             self._sign.show(_words("starting"))
         self._button = _button(on_stop) if live else None
         flow = WholeFlow if background else CellFlow
-        self._flow = flow(self._publisher, self._ask if self.asks else None)
+        self._flow = flow(self._publisher, self._ask if self.asks else None, math=math)
 
     @property
     def comm_id(self) -> str | None:
@@ -121,7 +123,7 @@ class NotebookView:
         self._ended = True
         bundle: dict[str, Any] = {"text/plain": plain_text(snapshot)}
         try:
-            bundle = ended_bundle(snapshot)
+            bundle = ended_bundle(snapshot, math=self._math)
         finally:  # whatever goes wrong with the rich forms, the words are shown
             self._replace(bundle)
 

@@ -25,8 +25,8 @@ _KEPT = 2_000_000  # characters that can be unfolded; what is older comes back a
 class Prose:
     """One stretch of assistant text."""
 
-    def __init__(self, publisher: CellPublisher, pace: Pace) -> None:
-        self._publisher, self._pace = publisher, pace
+    def __init__(self, publisher: CellPublisher, pace: Pace, *, math: bool = False) -> None:
+        self._publisher, self._pace, self._math = publisher, pace, math
         self._pieces: list[Piece] = []
         self._last: Segment | None = None
         self._begin()
@@ -98,7 +98,7 @@ class Prose:
             piece.empty()
         if self._folded > first and self._away <= _KEPT:
             html = frames.earlier(self._html(text), size)
-            bundle = {"text/plain": text, "text/html": frames.frame(html)}
+            bundle = {"text/plain": text, "text/html": frames.frame(html, math=self._math)}
         else:
             words = f"earlier: {self._away:,} characters, shown when the turn is over"
             first, bundle = 0, {"text/plain": words, "text/html": frames.frame(frames.line(words))}
@@ -122,9 +122,9 @@ class Prose:
     def _bundle(self, text: str) -> dict[str, Any]:
         bundle = {"text/plain": text}
         if len(self._seen) <= PLAIN_AFTER:
-            bundle["text/html"] = frames.frame(frames.text_html(text))
+            bundle["text/html"] = frames.frame(self._html(text), math=self._math)
         return bundle
 
     def _html(self, text: str) -> str:
         long = len(self._seen) > PLAIN_AFTER
-        return frames.plain_html(text) if long else frames.text_html(text)
+        return frames.plain_html(text) if long else frames.text_html(text, math=self._math)

@@ -18,7 +18,7 @@ from turncell.transcript import Transcript
 from turncell.views import frames
 from turncell.views.blocks import PLAIN_AFTER
 from turncell.views.cleaning import clean
-from turncell.views.markup import escape_markdown, literal
+from turncell.views.escaping import escape_markdown, literal
 from turncell.views.words import (
     earlier_lines,
     error_text,
@@ -41,16 +41,17 @@ def result_bundle(result: TurnResult) -> dict[str, Any]:
     return _bundle(_picture(result), result)
 
 
-def ended_bundle(snapshot: Snapshot) -> dict[str, Any]:
-    """The same bundle from the last picture of a turn."""
-    return _bundle(snapshot, _result(snapshot))
+def ended_bundle(snapshot: Snapshot, *, math: bool = False) -> dict[str, Any]:
+    """The same bundle from the last picture of a turn; `math` leaves what stands between
+    dollars to the front end."""
+    return _bundle(snapshot, _result(snapshot), math=math)
 
 
-def running_bundle(snapshot: Snapshot) -> dict[str, Any]:
+def running_bundle(snapshot: Snapshot, *, math: bool = False) -> dict[str, Any]:
     """A turn so far, as one output."""
     lines = _step_lines(snapshot.segments)
     bundle = {"text/plain": "\n\n".join(filter(None, [clean(snapshot.text), "\n".join(lines)]))}
-    bundle["text/html"] = frames.frame(_body(snapshot, frames.LIVE))
+    bundle["text/html"] = frames.frame(_body(snapshot, frames.LIVE, math), math=math)
     return bundle
 
 
@@ -61,10 +62,10 @@ def plain_text(snapshot: Snapshot) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _bundle(snapshot: Snapshot, result: TurnResult) -> dict[str, Any]:
+def _bundle(snapshot: Snapshot, result: TurnResult, *, math: bool = False) -> dict[str, Any]:
     bundle: dict[str, Any] = {"text/plain": plain_text(snapshot), RECORD_TYPE: _record(result)}
-    bundle["text/html"] = _html(snapshot)
-    bundle["text/markdown"] = _markdown(snapshot)
+    bundle["text/html"] = _html(snapshot, math)
+    bundle["text/markdown"] = _markdown(snapshot, math)
     return bundle
 
 
@@ -94,7 +95,7 @@ def _ending(snapshot: Snapshot) -> list[str]:
     return [*lines, *survivor_lines(snapshot), *earlier_lines(snapshot), final_line(snapshot)]
 
 
-def _markdown(snapshot: Snapshot) -> str:
+def _markdown(snapshot: Snapshot, math: bool) -> str:
     """The turn in its own order; of a text that is too long to be rendered, its end."""
     ending = "\n\n".join(literal(line) for line in _ending(snapshot))
     if _is_long(snapshot):
@@ -104,28 +105,30 @@ def _markdown(snapshot: Snapshot) -> str:
     parts = []
     for is_text, run in groupby(snapshot.segments, key=lambda s: s.kind == "text"):
         if is_text:
-            parts += [escape_markdown(clean(s.text)) for s in run]
+            parts += [escape_markdown(clean(s.text), math=math) for s in run]
         else:
             parts.append("\n".join(f"- {literal(line)}" for line in _step_lines(list(run))))
     return "\n\n".join(filter(None, [*parts, ending]))
 
 
-def _html(snapshot: Snapshot) -> str:
-    parts = [_body(snapshot, frames.Room(_ROOM))]
+def _html(snapshot: Snapshot, math: bool) -> str:
+    parts = []
     error = error_text(snapshot)
     if error:
         parts.append(frames.line(f"error: {error}", "error", wrap=True))
     parts += [frames.line(text, "alarm") for text in survivor_lines(snapshot)]
     parts += [frames.line(text) for text in earlier_lines(snapshot)]
     parts.append(frames.closing_line(final_line(snapshot)))
-    return frames.frame("".join(parts))
+    ending = "".join(parts)
+    body = _body(snapshot, frames.Room(_ROOM), math)
+    return frames.frame(body + (frames.frame(ending) if math else ending), math=math)
 
 
-def _body(snapshot: Snapshot, room: frames.Room) -> str:
+def _body(snapshot: Snapshot, room: frames.Room, math: bool) -> str:
     """What the agent said and did. A long text is shown as it is written, its end unfolded;
     of megabytes only that end, for no page can take more."""
     if not _is_long(snapshot):
-        return frames.segments_html(snapshot.segments, room)
+        return frames.segments_html(snapshot.segments, room, math=math)
     text = clean(snapshot.text)
     steps = [s for s in snapshot.segments if s.kind != "text"]
     before, end = text[:-_END], text[-_END:]
