@@ -112,7 +112,7 @@ def test_a_click_stops_until_the_end() -> None:
 
 
 def test_a_fault_in_the_rich_forms_keeps_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(text: str) -> str:
+    def broken(text: str, **_: bool) -> str:
         raise RuntimeError("broken")
 
     monkeypatch.setattr("turncell.views.frames.to_html", broken)
