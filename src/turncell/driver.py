@@ -30,6 +30,7 @@ from turncell.link import Link
 from turncell.memory import Memory
 from turncell.outcome import Outcome, TurnResult
 from turncell.painter import Drawable, Painter
+from turncell.questions import Answer, Verdict
 from turncell.record import Record
 from turncell.settings import Settings
 from turncell.turn import Order, Turn, TurnState
@@ -71,7 +72,8 @@ class TurnRun:
         self._inbox = Inbox()
         self._memory = memory or Memory(None)
         self._keeper = keeper
-        self._painter = Painter(view, self.record.look, keeper.flush if keeper else None)
+        flush = keeper.flush if keeper else None
+        self._painter = Painter(view, self.record.look, flush, self._deny_unseen)
         self._starting = anyio.CancelScope()
         self._released: Outcome | None = None
         self._said = 0  # lines of ours
@@ -125,7 +127,7 @@ class TurnRun:
                     self._step(stimulus)
                 if self._seconds_left() == 0.0:
                     self._step(st.Tick())
-                self._painter.touch(self._phase())
+                self._painter.touch(f"{self.turn.phase} {self.turn.ladder.state.value}")
             if self.link.receive == self.hear:
                 self.link.receive = None
             await self._let_go()
@@ -162,6 +164,12 @@ class TurnRun:
         if self._keeper is not None:
             self._keeper.add(event)
         self._on_event(event)
+
+    def _deny_unseen(self) -> None:
+        """The view is broken: nobody can see a question, or answer it."""
+        if (connection := self.link.connection) is not None:
+            for question in self.record.look().questions:
+                connection.answer(question.question_id, Answer(Verdict.DENY))
 
     def _say(self, text: str, level: str = "warning") -> None:
         """Have the user see a line."""
@@ -247,9 +255,6 @@ class TurnRun:
         self._released = self.turn.outcome
         self._keep(self.record.end())
         self._on_over(self.record.result())
-
-    def _phase(self) -> str:
-        return f"{self.turn.phase} {self.turn.ladder.state.value}"
 
 
 def _cause(error: BaseException) -> BaseException:

@@ -58,17 +58,18 @@ async def off_loop(
 
 class Painter:
     """Draws the pictures of one turn. `look` makes the present one; `before` is done with
-    what is in it before it is shown."""
+    what is in it before it is shown. `on_broken`: nobody sees pictures any more."""
 
     def __init__(
         self,
         view: Drawable,
         look: Callable[[], Snapshot],
         before: Callable[[], Awaitable[None]] | None = None,
+        on_broken: Callable[[], None] = lambda: None,
     ) -> None:
         self._view = view
         self._look = look
-        self._before = before
+        self._before, self._on_broken = before, on_broken
         self._urgent = anyio.Event()  # a picture is due now
         self._stirred = anyio.Event()  # there is something to draw at all
         self._phase = ""
@@ -113,7 +114,7 @@ class Painter:
 
     async def _draw(self) -> None:
         if self._broken:
-            return
+            return self._on_broken()
         picture = self._look()
         if self._before is not None:
             await self._before()

@@ -11,12 +11,17 @@ from turncell import events as ev
 from turncell.outcome import StopReceipt, ToolCall
 from turncell.questions import Question
 
-__all__ = ["Segment", "Snapshot", "StopView", "Todo", "join_text"]
+__all__ = ["ASKED", "Segment", "Snapshot", "StopView", "Todo", "join_text"]
+
+
+#: The text of a tool's segment while a person is asked about it.
+ASKED = "asked"
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One stretch of the turn, in order: kind is text, thinking, tool, question or notice.
+    """One stretch of the turn, in order: kind is text, thinking, tool, question, todos (the
+    agent's own list, which has one place) or notice.
 
     `key` is stable for the life of the turn; `settled` means it will not grow; `began` is
     when a tool began (monotonic seconds);
@@ -34,12 +39,18 @@ class Segment:
     began: float = 0.0
 
 
+_BOXES = {"completed": "[x]", "in_progress": "[>]"}
+
+
 @dataclass(frozen=True, slots=True)
 class Todo:
     """One entry of the agent's own list: `status` is pending, in_progress or completed."""
 
     text: str
     status: str = "pending"
+
+    def __str__(self) -> str:
+        return f"{_BOXES.get(self.status, '[ ]')} {self.text}"
 
 
 @dataclass(frozen=True, slots=True)

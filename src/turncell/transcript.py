@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from turncell import events as ev
 from turncell.outcome import ToolCall
-from turncell.picture import Segment, Snapshot, Todo, join_text
+from turncell.picture import ASKED, Segment, Snapshot, Todo, join_text
 from turncell.questions import Question
 
 __all__ = ["OUTPUT_LIMIT", "Transcript", "cut_output"]
@@ -160,7 +160,10 @@ class Transcript:
             return
         growing = self._new("tool", event.tool_id)
         call = ToolCall(event.tool_id, event.name, event.input, parent=event.parent)
-        growing.segment = replace(growing.segment, tool=call, began=event.at)
+        # The agent may ask about a call before it says that there is one.
+        asked = self._segments.get(f"question {event.tool_id}")
+        state = ASKED if asked is not None and not asked.segment.settled else ""
+        growing.segment = replace(growing.segment, tool=call, began=event.at, text=state)
 
     def _fold_ToolOutput(self, event: ev.ToolOutput) -> None:
         growing = self._segments.get(event.tool_id)
@@ -181,19 +184,27 @@ class Transcript:
     ) -> None:
         seconds = max(0.0, at - growing.segment.began)
         tool = replace(tool, status=status, seconds=seconds, output=cut_output(out))
-        growing.segment = replace(growing.segment, tool=tool, settled=True)
+        growing.segment = replace(growing.segment, tool=tool, settled=True, text="")
 
     def _fold_QuestionAsked(self, event: ev.QuestionAsked) -> None:
         self._retry = None
         growing = self._new("question", f"question {event.question_id}")
         asked = Question(event.question_id, event.tool, event.input, event.scope)
         growing.segment = replace(growing.segment, question=asked)
+        self._mark(event.question_id, ASKED, event.at)
 
     def _fold_QuestionSettled(self, event: ev.QuestionSettled) -> None:
         growing = self._segments.get(f"question {event.question_id}")
         question = growing.segment.question if growing is not None else None
         if growing is not None and question is not None and question.answer is None:
             self._settle(growing, question, event.answer, event.note)
+            self._mark(event.question_id, "", event.at)
+
+    def _mark(self, tool_id: str, state: str, at: float) -> None:
+        """A call that is asked about does not run; its time begins when it may."""
+        growing = self._segments.get(tool_id)
+        if growing is not None and growing.segment.tool is not None:
+            growing.segment = replace(growing.segment, text=state, began=at)
 
     def _settle(self, growing: _Growing, question: Question, answer: str, note: str) -> None:
         question = replace(question, answer=answer, note=note)
@@ -217,6 +228,8 @@ class Transcript:
 
     def _fold_TodosChanged(self, event: ev.TodosChanged) -> None:
         self._todos = tuple(Todo(each["text"], each["status"]) for each in event.todos)
+        growing = self._segments.get("todos") or self._new("todos", "todos")
+        growing.segment = replace(growing.segment, text="\n".join(map(str, self._todos)))
 
     def _fold_HookReported(self, event: ev.HookReported) -> None:
         if event.status == "running":

@@ -31,6 +31,7 @@ def tab(lab: Lab, chrome: BrowserContext, request: pytest.FixtureRequest) -> Ite
     """A tab that a test opens; closed, and its kernels shut down, at the end."""
     lab.place.server.script = SCRIPT
     lab.place.server.reset()
+    lab.settings("apputils-extension/themes", {})  # what another test chose
     page = chrome.new_page()
     yield Tab(page, lab, lab.root / f"{request.node.name}.ipynb")
     page.close()

@@ -15,7 +15,6 @@ from turncell.modelserver import Reply, Scenario, Script, ToolUse, Words
 
 pytestmark = [pytest.mark.browser, pytest.mark.kernel, pytest.mark.cli]
 
-LOAD = "%load_ext turncell"
 STOPPING = re.compile(r"Stopping \d+ s \(Force\)")
 STORY = Script(
     Scenario("story", when="story", replies=[
@@ -26,17 +25,9 @@ STORY = Script(
 )  # fmt: skip
 
 
-def begin(tab: Tab, *sources: str) -> Tab:
-    """A notebook with these cells after the one that loads the extension, which was run."""
-    tab.lab.write(tab.path.name, LOAD, *sources)
-    tab.open()
-    tab.finish(0)
-    return tab
-
-
 def test_the_main_job(tab: Tab) -> None:
     tab.lab.place.server.script = STORY
-    begin(tab, "%%agent -o r\nTell me a story.", "%%agent -o next\nGo on.", "print(r.text)")
+    tab.begin("%%agent -o r\nTell me a story.", "%%agent -o next\nGo on.", "print(r.text)")
     tab.run(1)
     expect(tab.button(1)).to_have_text("Stop")
     tab.shot("1-starting")
@@ -78,7 +69,7 @@ def reopened(tab: Tab) -> None:
 
 
 def test_a_stop_that_takes_its_time(tab: Tab) -> None:
-    begin(tab, "%%agent -o r\ncount", "1 + 1")
+    tab.begin("%%agent -o r\ncount", "1 + 1")
     tab.run(1)
     expect(tab.output(1)).to_contain_text("w3 ")
     (agent,) = tab.lab.place.named("claude")
@@ -96,7 +87,7 @@ def test_a_stop_that_takes_its_time(tab: Tab) -> None:
 
 
 def test_the_kernel_interrupt_of_the_page(tab: Tab) -> None:
-    begin(tab, "%%agent -o r\ncount", "%%agent\nand on")
+    tab.begin("%%agent -o r\ncount", "%%agent\nand on")
     tab.run(1)
     expect(tab.output(1)).to_contain_text("w3 ")
     tab.page.keyboard.press("Escape")
@@ -115,7 +106,7 @@ def test_a_background_turn(tab: Tab) -> None:
         Scenario("forty", when="count", replies=[Reply(Words(60, pace=0.05))]),
         Scenario("rest", replies=[Reply("short")]),
     )
-    begin(tab, "%%agent --bg -o r\ncount", "print('meanwhile')", "%agent wait", "r.outcome")
+    tab.begin("%%agent --bg -o r\ncount", "print('meanwhile')", "%agent wait", "r.outcome")
     tab.finish(1)
     expect(tab.output(1)).to_contain_text("w3 ")
     tab.finish(2)
@@ -132,7 +123,7 @@ def test_a_background_turn(tab: Tab) -> None:
 
 
 def test_a_background_turn_is_stopped_by_its_button(tab: Tab) -> None:
-    begin(tab, "%%agent --bg -o r\ncount", "import time\nfor i in range(60): time.sleep(0.1)")
+    tab.begin("%%agent --bg -o r\ncount", "import time\nfor i in range(60): time.sleep(0.1)")
     tab.finish(1)
     expect(tab.output(1)).to_contain_text("w3 ")
     tab.run(2)
@@ -145,7 +136,7 @@ def test_a_background_turn_is_stopped_by_its_button(tab: Tab) -> None:
 def test_a_reload_in_mid_turn(tab: Tab) -> None:
     """The page forgets the running cell; the kernel does not forget the turn."""
     tab.lab.place.server.script = Script(Scenario("s", replies=[Reply(Words(100, pace=0.05))]))
-    begin(tab, "%%agent -o r\ncount", "%agent last", "str(r.outcome), len(r.text.split())")
+    tab.begin("%%agent -o r\ncount", "%agent last", "str(r.outcome), len(r.text.split())")
     tab.run(1)
     expect(tab.output(1)).to_contain_text("w9 ")
     tab.save()
@@ -162,8 +153,8 @@ def test_a_reload_in_mid_turn(tab: Tab) -> None:
 
 
 def test_a_restarted_kernel_goes_on_with_the_last_session_of_its_notebook(tab: Tab) -> None:
-    begin(
-        tab, "%%agent\nremember the heron", "%%agent\ncount", "%%agent\na new beginning",
+    tab.begin(
+        "%%agent\nremember the heron", "%%agent\ncount", "%%agent\na new beginning",
         "%agent resume", "%%agent -o r\nwhat was it?", "print(r.told)", "%agent sessions",
     )  # fmt: skip
     tab.finish(1)
@@ -194,7 +185,7 @@ def test_a_restarted_kernel_goes_on_with_the_last_session_of_its_notebook(tab: T
 def test_it_is_readable_in_the_dark_and_when_narrow(tab: Tab) -> None:
     use = ToolUse("Bash", {"command": "ls -l /usr; tail -f /dev/null", "description": "x"})
     tab.lab.place.server.script = Script(Scenario("t", replies=[Reply("I look first. ", use)]))
-    begin(tab, "%%agent --tools Bash\nWhat is in this folder?", "%%agent --frobnicate\nhi")
+    tab.begin("%%agent --tools Bash\nWhat is in this folder?", "%%agent --frobnicate\nhi")
     tab.page.set_viewport_size({"width": 520, "height": 900})
     tab.run(1)
     expect(tab.output(1)).to_contain_text("Bash ls -l")

@@ -185,7 +185,7 @@ def test_a_key_answers_in_a_terminal(seat: Seat, key: str, verdict: Verdict) -> 
     assert seat.view.asks
     os.write(seat.keys, b"d\n")  # typed before: meant for something else
     seat.ask(BASH)
-    assert "May the agent use Bash?" in seat.screen.getvalue()
+    assert "May the agent use this?" in seat.screen.getvalue()
     assert "rm -r <x>" in seat.screen.getvalue()
     assert seat.answers == []
     seat.type("what?")

@@ -142,6 +142,21 @@ def test_a_question_leaves_a_line() -> None:
     assert "rm <x> · cancelled" in ended(script)["text/plain"]
 
 
+def test_the_agents_list_has_one_place() -> None:
+    script = Script()
+    entries = [{"text": "Write <it>", "status": "in_progress"}, {"text": "T", "status": "pending"}]
+    script.fold(ev.TodosChanged(todos=tuple(entries)))
+    pictures = [script.at(), *script.say("Some text. " * 9)]
+    entries[0] = {"text": "Write <it>", "status": "completed"}
+    pictures.append(script.fold(ev.TodosChanged(todos=tuple(entries))))
+    _status, todos, text = on_screen(shown(pictures).messages)
+    assert todos["text/plain"] == "[x] Write <it>\n[ ] T"
+    assert "<li>[x] Write &lt;it&gt;</li>" in todos["text/html"]
+    bundle = ended(script)
+    assert "[x] Write <it>\n[ ] T" in bundle["text/plain"]
+    assert bundle["text/html"].index("[x] Write") < bundle["text/html"].index("Some text")
+
+
 def test_the_status_says_what_is_going_on() -> None:
     script = Script()
     script.fold(ev.SessionOpened(session_id="s", model="model-x"))

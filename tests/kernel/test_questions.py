@@ -90,7 +90,7 @@ def test_allow_once_runs_the_tool_and_asks_again(asking: AgentKernel) -> None:
     cell = asked(asking, "one file --new")
     assert [bool(asking.button(label)) for label in BUTTONS] == [True] * 3
     shown = str(asking.widgets)
-    assert "May the agent use Bash?" in shown
+    assert "May the agent use this?" in shown
     assert "touch one" in shown
     assert not exists(asking, "one")
     press(asking, "Allow once")

@@ -9,7 +9,8 @@ import anyio
 import pytest
 from jumped import BrokenView, Pictures, Room, StuckView, jumped
 
-from turncell.backends.scripted_steps import Freeze, Play, Rest, Say
+from turncell import events as ev
+from turncell.backends.scripted_steps import Ask, Freeze, Play, Rest, Say
 from turncell.outcome import Outcome, Rung
 from turncell.painter import LAST_PICTURE
 
@@ -43,6 +44,16 @@ async def test_a_view_that_raises_does_not_keep_a_turn_from_being_stopped(
     result = await cell.gone()
     assert result.receipt is not None and result.receipt.rung is Rung.KILL
     assert cell.stop_took == pytest.approx(9.0, abs=0.02)
+
+
+@jumped
+async def test_a_question_that_a_broken_view_cannot_show_is_denied(room: Room) -> None:
+    room.plays(Play("May I? ", Ask("Bash"), "As you wish."))
+    cell = room.send("go", view=BrokenView(ERRORS[0], 1))
+    result = await cell.gone(within=5.0)
+    assert (result.outcome, result.text) == (Outcome.COMPLETED, "May I? \n\nAs you wish.")
+    settled = [e for e in result.events if isinstance(e, ev.QuestionSettled)]
+    assert [e.answer for e in settled] == ["denied"]
 
 
 @pytest.mark.parametrize("after", [1, 2, 5])

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from turncell.questions import Answer, Choice, Question, Verdict
 from turncell.views import frames
 from turncell.views.base import Taps
-from turncell.views.cards import given
 from turncell.views.cleaning import clean
 
 __all__ = ["Asking", "OnAnswer", "QuestionPanel"]
@@ -81,9 +80,7 @@ class QuestionPanel:
         if self._question.choices:
             self._show_choice(self._question.choices[self._at])
         else:
-            asked = self._question
-            shown = given(asked.tool, asked.input)
-            self._text.value = frames.permission(asked.tool, shown, asked.scope)
+            self._text.value = frames.permission(self._question)
             for verdict in Verdict:
                 self._button(str(verdict).capitalize(), partial(self._say, Answer(verdict)))
         self._row.children = list(self._made)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from turncell.outcome import ToolCall
 from turncell.picture import Todo
+from turncell.questions import Choice, choices_in
 from turncell.views.cleaning import clean
 
 __all__ = ["INPUT_SHOWN", "OUTPUT_SHOWN", "Block", "blocks", "diff", "given", "todos_in"]
@@ -48,7 +49,10 @@ def given(name: str, tool_input: Mapping[str, Any], limit: int = INPUT_SHOWN) ->
     """What a tool was given: a command, the change of a file, or its values."""
     entries = todos_in(tool_input)
     if entries:
-        return [_cut("todo", "\n".join(map(_entry, entries)), limit)]
+        return [_cut("todo", clean("\n".join(map(str, entries))), limit)]
+    asked = choices_in(name, tool_input)
+    if asked:
+        return [_cut("input", clean("\n".join(map(_offer, asked))), limit)]
     changes = list(_changes(name, tool_input))
     if changes:
         return [_cut("diff", "\n".join(changes), limit)]
@@ -111,8 +115,5 @@ def todos_in(tool_input: Mapping[str, Any]) -> list[Todo]:
     ]
 
 
-_BOXES = {"completed": "[x]", "in_progress": "[>]"}
-
-
-def _entry(todo: Todo) -> str:
-    return f"{_BOXES.get(todo.status, '[ ]')} {clean(todo.text)}"
+def _offer(choice: Choice) -> str:
+    return "\n".join([choice.text, *(f"  - {option.label}" for option in choice.options)])

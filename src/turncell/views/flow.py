@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from turncell.picture import Segment, Snapshot
+from turncell.picture import ASKED, Segment, Snapshot
 from turncell.questions import Question
 from turncell.views import frames
 from turncell.views.asking import QuestionPanel
+from turncell.views.cleaning import clean
 from turncell.views.prose import Prose
 from turncell.views.publish import CellPublisher, Pace, Piece
 from turncell.views.saved import running_bundle
@@ -107,6 +108,7 @@ class _Step:
     def draw(self, segment: Segment, now: float, *, newest: bool) -> None:
         # What changes a picture of it: the segment, or the seconds that a tool runs.
         runs = segment.tool is not None and segment.tool.status is None
+        runs = runs and segment.text != ASKED
         over = segment.settled or not newest
         state = (segment, int(now - segment.began) if runs else -int(over))
         if self.folded or self._drawn == state:
@@ -117,7 +119,7 @@ class _Step:
         self._drawn = state
         seconds = state[1] if runs else None
         text = _words(segment, over=over, seconds=seconds)
-        html = frames.frame(_html(segment, text, seconds))
+        html = frames.frame(_html(segment, text))
         self._pace.spend(self._piece.show({"text/plain": text, "text/html": html}), now)
 
     def stand_for(self, run: list[Segment], html: str) -> None:
@@ -132,18 +134,22 @@ class _Step:
 
 def _words(segment: Segment, *, over: bool, seconds: int | None = None) -> str:
     if segment.tool is not None:
-        return tool_line(segment.tool, seconds)
+        return tool_line(segment.tool, seconds, asked=segment.text == ASKED)
     if segment.kind == "thinking":
         return frames.thinking_line(segment, over=over)
+    if segment.kind == "todos":
+        return clean(segment.text)
     return frames.notice_line(segment)
 
 
-def _html(segment: Segment, text: str, seconds: int | None) -> str:
+def _html(segment: Segment, text: str) -> str:
     if segment.tool is not None:
-        html = frames.card(segment.tool, seconds=seconds)
+        html = frames.card(segment.tool, said=text)
         return frames.within(html) if segment.tool.parent else html
     if segment.settled and segment.kind == "thinking":
         return frames.step(segment)
+    if segment.kind == "todos":
+        return frames.todo_list(segment.text)
     return frames.line(text, segment.level) if segment.kind == "notice" else frames.flat(text)
 
 

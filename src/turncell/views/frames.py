@@ -14,16 +14,16 @@ from typing import Any
 
 from turncell.outcome import ToolCall
 from turncell.picture import Segment
-from turncell.questions import Choice
-from turncell.views.cards import Block, blocks
+from turncell.questions import Choice, Question
+from turncell.views.cards import Block, blocks, given
 from turncell.views.cleaning import clean
 from turncell.views.markup import to_html
-from turncell.views.words import question_line, tool_line
+from turncell.views.words import question_call, question_line, tool_line
 
 __all__ = [
     "LIVE", "Room", "card", "choice", "closing_line", "earlier", "flat", "frame", "group", "line",
     "notice_line", "permission", "plain_html", "segments_html", "status", "step", "text_html",
-    "thinking_line", "within",
+    "thinking_line", "todo_list", "within",
 ]  # fmt: skip
 
 # Templates have no types: `Any` marks that border.
@@ -113,10 +113,12 @@ def thinking_line(thinking: Segment, *, over: bool) -> str:
     return f"{'thought' if over else 'thinking…'} {len(thinking.text):,} characters"
 
 
-def permission(tool: str, shown: Sequence[Block], scope: str) -> str:
+def permission(question: Question) -> str:
     """What a tool wants to do, for the person who may allow it."""
-    body = _safe("".join(map(block_html, shown)))
-    return frame(str(_html().permission(clean(tool), body, clean(scope))), "group")
+    shown = given(question.tool, question.input)
+    call, scope = question_call(question), clean(question.scope)
+    said = "" if shown and shown[0].text in call else "".join(map(block_html, shown))
+    return frame(str(_html().permission(call, _safe(said), scope)), "group")
 
 
 def choice(asked: Choice, number: int, count: int) -> str:
@@ -141,7 +143,7 @@ def segments_html(segments: Iterable[Segment], room: Room = LIVE, *, math: bool 
 
 
 def _family(segment: Segment) -> str:
-    return segment.kind if segment.kind in ("text", "notice") else "step"
+    return segment.kind if segment.kind in ("text", "notice", "todos") else "step"
 
 
 def _notices(run: list[Segment], room: Room) -> str:
@@ -155,7 +157,11 @@ def _steps(run: list[Segment], room: Room) -> str:
     return cards if len(heads) <= _UNFOLDED else group(run, cards)
 
 
-_FAMILIES = {"notice": _notices, "step": _steps}
+def _todos(run: list[Segment], room: Room) -> str:
+    return "".join(todo_list(s.text) for s in run)
+
+
+_FAMILIES = {"notice": _notices, "step": _steps, "todos": _todos}
 
 
 def group(run: Sequence[Segment], cards: str) -> str:
@@ -179,14 +185,18 @@ def step(segment: Segment, run: Sequence[Segment] = (), room: Room = LIVE) -> st
 
 def flat(text: str, style: str = "dim") -> str:
     """A step in one line, with nothing to fold."""
-    name, dot, rest = text.partition(" · ")
-    return str(_html().flat(name, dot + rest, style))
+    return str(_html().flat("", text, style))
 
 
-def card(tool: ToolCall, below: str = "", room: Room = LIVE, *, seconds: int | None = None) -> str:
+def todo_list(text: str) -> str:
+    """The agent's own list of what it has to do."""
+    return str(_html().todos(clean(text).split("\n")))
+
+
+def card(tool: ToolCall, below: str = "", room: Room = LIVE, *, said: str = "") -> str:
     """A tool call: its line, and folded what it was given and what came of it. `below` is the
-    HTML of what it did; `seconds` tells how long it has been running."""
-    words, style = tool_line(tool, seconds), _TROUBLE.get(tool.status or "", "dim")
+    HTML of what it did; `said` is its line, where that is another than of a call that is over."""
+    words, style = said or tool_line(tool), _TROUBLE.get(tool.status or "", "dim")
     name = clean(tool.name)
     shown = blocks(tool)
     came = [block_html(block) for block in shown if block.kind == "output"]

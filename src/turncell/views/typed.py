@@ -14,6 +14,7 @@ from typing import TextIO
 from turncell.questions import Answer, Choice, Question, Verdict
 from turncell.views.cards import given
 from turncell.views.cleaning import clean
+from turncell.views.words import question_call
 
 __all__ = ["TypedAnswers", "question_words"]
 
@@ -25,8 +26,9 @@ def question_words(question: Question) -> str:
     """What is asked, ready to be printed; ends where the answer is typed."""
     if question.choices:
         return _choice_words(question.choices[0])
-    shown = [block.text for block in given(question.tool, question.input)]
-    head = f"May the agent use {clean(question.tool)}?"
+    call = question_call(question)
+    shown = [b.text for b in given(question.tool, question.input) if b.text not in call]
+    head = f"May the agent use this? {call}"
     return "\n".join([head, *shown, _PERMISSION.format(scope=clean(question.scope))])
 
 

@@ -6,14 +6,15 @@ import json
 import math
 
 from turncell.outcome import StopReceipt, ToolCall, TurnResult
-from turncell.picture import Segment, Snapshot
-from turncell.questions import Question
+from turncell.picture import ASKED, Segment, Snapshot
+from turncell.questions import Question, choices_in
 from turncell.views.cleaning import clean
 
 __all__ = [
     "error_text",
     "final_line",
     "earlier_lines",
+    "question_call",
     "question_line",
     "status_line",
     "stop_label",
@@ -64,7 +65,8 @@ def _trouble(snapshot: Snapshot) -> list[str]:
 
 
 def _running(snapshot: Snapshot) -> list[Segment]:
-    return [s for s in snapshot.segments if s.tool is not None and s.tool.status is None]
+    open_ones = [s for s in snapshot.segments if s.tool is not None and s.tool.status is None]
+    return [segment for segment in open_ones if segment.text != ASKED]
 
 
 def _doing(snapshot: Snapshot) -> str:
@@ -126,10 +128,11 @@ def _whole(seconds: float) -> int:
     return max(0, math.ceil(seconds))
 
 
-def tool_line(tool: ToolCall, running: int | None = None) -> str:
+def tool_line(tool: ToolCall, running: int | None = None, *, asked: bool = False) -> str:
     """One line about a tool call: name, its main input, status word, seconds; `running` says
-    how many it has been running."""
-    parts = [f"{tool.name} {_summary(tool)}".strip(), tool.status or "running"]
+    how many it has been running, `asked` that a person is asked about it."""
+    word = "waiting for an answer" if asked else "running"
+    parts = [f"{tool.name} {_summary(tool)}".strip(), tool.status or word]
     if tool.seconds is not None:
         parts.append(_seconds(tool.seconds))
     elif running:
@@ -140,20 +143,27 @@ def tool_line(tool: ToolCall, running: int | None = None) -> str:
 def question_line(question: Question) -> str:
     """One line about a question and, once it is settled, what became of it."""
     if question.choices:
-        asked = " / ".join(choice.text for choice in question.choices)
-        words = f"asked: {_cut(asked, _SUMMARY)}"
+        words = f"asked: {_summary(ToolCall('', question.tool, question.input))}"
     else:
-        call = ToolCall("", question.tool, question.input)
-        words = f"asked: may it use {question.tool} {_summary(call)}".strip()
+        words = f"asked: may it use {question_call(question)}"
     parts = [words, question.answer or "waiting for an answer"]
     if question.note:
         parts[-1] += f" ({_cut(question.note, _ERROR_LINE)})"
     return clean(" · ".join(parts))
 
 
+def question_call(question: Question) -> str:
+    """The call that a permission is asked for, in a few words."""
+    call = ToolCall("", question.tool, question.input)
+    return clean(f"{question.tool} {_summary(call)}".strip())
+
+
 def _summary(tool: ToolCall, limit: int = _SUMMARY) -> str:
     if not tool.input:
         return ""
+    asked = [choice.text for choice in choices_in(tool.name, tool.input)]
+    if asked:
+        return _cut(" / ".join(asked), limit)
     main = next((tool.input[n] for n in _MAIN_INPUTS if isinstance(tool.input.get(n), str)), None)
     if main is None:
         main = json.dumps(tool.input, ensure_ascii=False, default=str)
