@@ -77,6 +77,11 @@ def picture(tab: Tab, name: str, cell: int = 1) -> None:
         tab.page.mouse.move(5, 5)
         tab.cell(cell).screenshot(path=Path(directory) / f"{name}.png")
     tab.shot(name)
+
+
+def looked_at(tab: Tab, name: str, cell: int = 1) -> None:
+    """Keep a picture, and see that nothing in it is hard to read."""
+    picture(tab, name, cell)
     assert faults(tab, cell) == []
     tab.output(cell).evaluate(CLOSE)
 
@@ -95,7 +100,7 @@ def test_a_turn_that_asks_and_works(tab: Tab) -> None:
     expect(tab.output(1)).to_contain_text("May the agent use this?")
     expect(tab.output(1)).to_contain_text("+hour >= 20")
     expect(tab.output(1)).to_contain_text("waiting for an answer")
-    picture(tab, "question")
+    looked_at(tab, "question")
     # With the keyboard alone.
     allow.focus()
     tab.page.keyboard.press("Tab")
@@ -109,7 +114,7 @@ def test_a_turn_that_asks_and_works(tab: Tab) -> None:
     expect(tab.output(1)).to_contain_text("1 of 2 done")
     expect(tab.output(1).get_by_role("listitem").last).to_have_text("[>] Check it")
     expect(tab.output(1)).to_contain_text("check 4 of 9", timeout=20_000)  # while it runs
-    picture(tab, "working")
+    looked_at(tab, "working")
     expect(allow).to_be_visible(timeout=20_000)  # once is once
     tab.output(1).get_by_role("button", name="Deny").click()
     tab.ended(1)
@@ -117,7 +122,7 @@ def test_a_turn_that_asks_and_works(tab: Tab) -> None:
     expect(tab.output(1).get_by_role("button")).to_have_count(0)
     tab.output(1).locator("summary", has_text="Edit").click()
     expect(tab.output(1)).to_contain_text("+    return hour >= 20")
-    picture(tab, "completed")
+    looked_at(tab, "completed")
     tab.finish(2)
     drawn = tab.output(2).locator("img, svg").first
     expect(drawn).to_be_visible()
@@ -131,7 +136,7 @@ def own_question(tab: Tab) -> None:
     white = tab.output(3).get_by_role("button", name="White")
     expect(white).to_be_visible()
     expect(tab.output(3)).to_contain_text("tells the rocks apart from the harbour")
-    picture(tab, "choice", 3)
+    looked_at(tab, "choice", 3)
     white.click()
     tab.ended(3)
     expect(tab.output(3)).to_contain_text("answered (White)")

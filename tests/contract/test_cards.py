@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from html import unescape
 from typing import Any
@@ -13,7 +14,7 @@ from turncell import events as ev
 from turncell.outcome import ToolCall
 from turncell.picture import Snapshot, Todo
 from turncell.views.cards import blocks, diff
-from turncell.views.words import question_line, status_line
+from turncell.views.words import question_line, status_line, tool_line
 
 
 def words(html: str) -> str:
@@ -56,6 +57,11 @@ def test_a_command_shows_its_end_and_a_file_its_beginning() -> None:
     assert command.text.endswith("line 1999") and command.tail and command.left > 10_000
     read = blocks(ToolCall("1", "Read", {"file_path": "x"}, "done", output=output))[-1]
     assert read.text.startswith("line 0\n") and not read.tail
+
+
+def test_a_path_in_the_working_directory_is_short() -> None:
+    here = os.path.join(os.getcwd(), "a", "b.py")
+    assert tool_line(ToolCall("1", "Read", {"file_path": here}, "done")) == "Read a/b.py · done"
 
 
 def test_a_diff_of_long_texts_takes_no_time() -> None:
@@ -120,9 +126,10 @@ def test_many_steps_are_folded_while_they_come() -> None:
 
 def test_thinking_can_be_unfolded_live_and_after() -> None:
     script = Script()
-    thinking = script.fold(ev.ThinkingDelta(text="secret plan", block="t"))
-    assert "secret plan" not in str(on_screen(shown([thinking]).messages)[1:])
-    script.fold(ev.TextSettled(text="Answer", block="b"))
+    pictures = [script.fold(ev.ThinkingDelta(text="secret plan", block="t"))]
+    assert "secret plan" not in str(on_screen(shown(pictures).messages)[1:])
+    pictures.append(script.fold(ev.TextDelta(text="Answer", block="b")))
+    assert "secret plan" in on_screen(shown(pictures).messages)[1]["text/html"]
     assert "secret plan" in ended(script)["text/html"]
 
 

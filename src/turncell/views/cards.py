@@ -40,7 +40,7 @@ def blocks(tool: ToolCall, limit: int = OUTPUT_SHOWN) -> list[Block]:
     if tool.change:
         shown = [_cut("diff", clean(tool.change), limit)]
     output = clean(tool.output).strip("\n")
-    if output:
+    if output and not (tool.change and tool.status == "done"):  # the change says it better
         shown.append(_cut("output", output, limit, tail=tool.name in _FROM_ITS_END))
     return shown
 

@@ -119,7 +119,7 @@ class _Step:
         self._drawn = state
         seconds = state[1] if runs else None
         text = _words(segment, over=over, seconds=seconds)
-        html = frames.frame(_html(segment, text))
+        html = frames.frame(_html(segment, text, over=over))
         self._pace.spend(self._piece.show({"text/plain": text, "text/html": html}), now)
 
     def stand_for(self, run: list[Segment], html: str) -> None:
@@ -142,11 +142,11 @@ def _words(segment: Segment, *, over: bool, seconds: int | None = None) -> str:
     return frames.notice_line(segment)
 
 
-def _html(segment: Segment, text: str) -> str:
+def _html(segment: Segment, text: str, *, over: bool) -> str:
     if segment.tool is not None:
         html = frames.card(segment.tool, said=text)
         return frames.within(html) if segment.tool.parent else html
-    if segment.settled and segment.kind == "thinking":
+    if over and segment.kind == "thinking":
         return frames.step(segment)
     if segment.kind == "todos":
         return frames.todo_list(segment.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 
 from turncell.outcome import StopReceipt, ToolCall, TurnResult
 from turncell.picture import ASKED, Segment, Snapshot
@@ -167,7 +168,7 @@ def _summary(tool: ToolCall, limit: int = _SUMMARY) -> str:
     main = next((tool.input[n] for n in _MAIN_INPUTS if isinstance(tool.input.get(n), str)), None)
     if main is None:
         main = json.dumps(tool.input, ensure_ascii=False, default=str)
-    return _cut(main, limit)
+    return _cut(main.removeprefix(os.path.join(os.getcwd(), "")), limit)
 
 
 def _cut(text: str, limit: int) -> str:
