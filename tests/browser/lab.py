@@ -33,6 +33,9 @@ SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin": {"autosave": False},
 }
+#: Shows the result `r` as a front end does that prefers Markdown to HTML.
+AS_MARKDOWN = """from IPython.display import Markdown
+Markdown(r._repr_mimebundle_()["text/markdown"])"""
 #: Records what stands on every button with the prompt of its cell, whenever either changes.
 WATCH = """
 window.seen = [];
@@ -57,10 +60,10 @@ def chromium() -> str:
 
 
 class Lab:
-    """A JupyterLab server whose kernels run in `place`."""
+    """A JupyterLab (or Notebook 7) server whose kernels run in `place`."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, place: Place, app: str = "lab") -> None:
+        self.place, self.app = place, app
         self.root = place.cwd
         self._token = secrets.token_hex(16)
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -73,14 +76,11 @@ class Lab:
     @contextmanager
     def running(self) -> Iterator[Lab]:
         """Serve until the end of the block."""
-        settings = self.place.home / "settings" / "@jupyterlab"
         for name, values in SETTINGS.items():
-            path = settings / f"{name}.jupyterlab-settings"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(values))
+            self.settings(name, values)
         places = {f"JUPYTERLAB_{k}_DIR": str(self.place.home / k.lower()) for k in
                   ("SETTINGS", "WORKSPACES")}  # fmt: skip
-        command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root"]
+        command = [sys.executable, "-m", "jupyter", self.app, "--no-browser", "--allow-root"]
         command += [f"--ServerApp.root_dir={self.root}", f"--IdentityProvider.token={self._token}"]
         command += ["--ip=127.0.0.1", f"--port={self._port}", "--ServerApp.port_retries=0"]
         log = self.place.home / "server.log"
@@ -110,10 +110,16 @@ class Lab:
             time.sleep(0.1)
         pytest.fail(f"JupyterLab did not start:\n{log.read_text()[-2000:]}", pytrace=False)
 
+    def settings(self, name: str, values: dict[str, Any]) -> None:
+        """Set what a page that is opened from now on finds as the user's settings."""
+        path = self.place.home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+
     def ask(self, path: str, method: str = "GET") -> Any:
         """Call the server's REST interface."""
-        headers = {"Authorization": f"token {self._token}"}
-        request = urllib.request.Request(f"{self.url}/{path}", method=method, headers=headers)
+        headers, url = {"Authorization": f"token {self._token}"}, f"{self.url}/{path}"
+        request = urllib.request.Request(url, method=method, headers=headers)
         with urllib.request.urlopen(request, timeout=15) as answer:
             return json.loads(answer.read() or b"null")
 
@@ -133,7 +139,8 @@ class Lab:
 
     def address(self, name: str) -> str:
         """Where a notebook opens in a fresh workspace."""
-        return f"{self.url}/lab/tree/{name}?token={self._token}&reset"
+        folder = {"lab": "lab/tree", "notebook": "notebooks"}[self.app]
+        return f"{self.url}/{folder}/{name}?token={self._token}&reset"
 
 
 @contextmanager
@@ -153,9 +160,10 @@ def browser(profile: Path) -> Iterator[BrowserContext]:
 class Tab:
     """One notebook in a tab."""
 
-    def __init__(self, page: Page, lab: Lab, path: Path) -> None:
+    def __init__(self, page: Page, lab: Lab, path: Path, *, watch: bool = True) -> None:
         self.page, self.lab, self.path = page, lab, path
-        page.add_init_script(WATCH)
+        if watch:  # it costs the page something at every change
+            page.add_init_script(WATCH)
 
     def open(self, *, kernel: bool = True) -> Tab:
         """Load the page; wait for its kernel, or go without one."""
@@ -168,10 +176,18 @@ class Tab:
             self.page.locator(".jp-Dialog .jp-mod-accept").click()
         return self
 
+    def begin(self, *sources: str, load: str = "") -> Tab:
+        """Write a notebook, open it, and run its first cell: the extension is loaded."""
+        self.lab.write(self.path.name, f"{load}%load_ext turncell", *sources)
+        self.open().finish(0)
+        return self
+
     def idle(self) -> None:
         """Wait until the page says that the kernel is idle."""
         # The circle beside the kernel's name is "idle" before there is a kernel at all.
-        self.page.get_by_text(" | Idle").first.wait_for(timeout=60_000)
+        said = self.page.get_by_text(" | Idle")
+        faded = self.page.locator(".jp-NotebookKernelStatus-fade")  # what Notebook 7 has
+        said.or_(faded).first.wait_for(timeout=60_000, state="attached")
 
     def cell(self, index: int) -> Locator:
         return self.page.locator(".jp-Notebook .jp-CodeCell").nth(index)
@@ -201,6 +217,15 @@ class Tab:
     def ended(self, index: int) -> None:
         """Wait until a cell that was run has its number."""
         expect(self.prompt(index)).to_have_text(NUMBER)
+
+    def interrupt(self) -> None:
+        """Press the toolbar's square."""
+        self.page.locator(".jp-Toolbar [data-command='notebook:interrupt-kernel']").click()
+
+    def reload(self) -> None:
+        """Press F5."""
+        self.page.reload(wait_until="domcontentloaded")
+        self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
 
     def seen(self) -> list[list[str]]:
         """What the buttons said, each with the prompt that stood beside the cell then."""

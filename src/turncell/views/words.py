@@ -6,6 +6,7 @@ import json
 import math
 import os
 
+from turncell.archive.notebook import here
 from turncell.outcome import StopReceipt, ToolCall, TurnResult
 from turncell.picture import ASKED, Segment, Snapshot
 from turncell.questions import Question, choices_in
@@ -168,7 +169,7 @@ def _summary(tool: ToolCall, limit: int = _SUMMARY) -> str:
     main = next((tool.input[n] for n in _MAIN_INPUTS if isinstance(tool.input.get(n), str)), None)
     if main is None:
         main = json.dumps(tool.input, ensure_ascii=False, default=str)
-    return _cut(main.removeprefix(os.path.join(os.getcwd(), "")), limit)
+    return _cut(main.removeprefix(os.path.join(here(), "")), limit)
 
 
 def _cut(text: str, limit: int) -> str:
