@@ -33,6 +33,9 @@ SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
     "docmanager-extension/plugin": {"autosave": False},
 }
+EXPOSE = "--expose-app-in-browser"  # as window.jupyterapp
+IDLE = """() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status
+  === 'idle'"""
 #: Shows the result `r` as a front end does that prefers Markdown to HTML.
 AS_MARKDOWN = """from IPython.display import Markdown
 Markdown(r._repr_mimebundle_()["text/markdown"])"""
@@ -82,7 +85,7 @@ class Lab:
                   ("SETTINGS", "WORKSPACES")}  # fmt: skip
         command = [sys.executable, "-m", "jupyter", self.app, "--no-browser", "--allow-root"]
         command += [f"--ServerApp.root_dir={self.root}", f"--IdentityProvider.token={self._token}"]
-        command += ["--ip=127.0.0.1", f"--port={self._port}", "--ServerApp.port_retries=0"]
+        command += ["--ip=127.0.0.1", f"--port={self._port}", "--ServerApp.port_retries=0", EXPOSE]
         log = self.place.home / "server.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
@@ -185,9 +188,7 @@ class Tab:
     def idle(self) -> None:
         """Wait until the page says that the kernel is idle."""
         # The circle beside the kernel's name is "idle" before there is a kernel at all.
-        said = self.page.get_by_text(" | Idle")
-        faded = self.page.locator(".jp-NotebookKernelStatus-fade")  # what Notebook 7 has
-        said.or_(faded).first.wait_for(timeout=60_000, state="attached")
+        self.page.wait_for_function(IDLE, timeout=60_000)
 
     def cell(self, index: int) -> Locator:
         return self.page.locator(".jp-Notebook .jp-CodeCell").nth(index)

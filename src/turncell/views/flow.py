@@ -37,7 +37,6 @@ class CellFlow:
     def __init__(self, publisher: CellPublisher, ask: Ask = None, *, math: bool = False) -> None:
         self._publisher, self._ask, self._math = publisher, ask, math
         self._drawn: dict[str, Prose | _Step | _Asked] = {}
-        self._row: list[tuple[Segment, _Step]] = []  # settled steps that stand together
         self._pace = Pace(_TAIL_RATE)
 
     def draw(self, snapshot: Snapshot) -> None:
@@ -79,7 +78,9 @@ class CellFlow:
         row: list[tuple[Segment, _Step]] = []
         for segment in segments:
             part = self._drawn[segment.key]
-            if not isinstance(part, _Step) or not segment.settled or segment.kind == "notice":
+            thought = segment.kind == "thinking" and segment is not segments[-1]
+            is_step = segment.kind in ("tool", "thinking")
+            if not (isinstance(part, _Step) and is_step and (segment.settled or thought)):
                 row = []
             elif not part.folded:
                 row.append((segment, part))
