@@ -167,11 +167,11 @@ def test_a_tool_runs_and_is_told(agent_kernel: AgentKernel) -> None:
     assert "Bash echo $((6 * 7)) > made; cat made · done" in cell.text
 
 
-def test_a_tool_that_needs_permission_is_denied_with_a_hint(agent_kernel: AgentKernel) -> None:
+def test_a_tool_that_nobody_can_be_asked_about_is_denied_with_a_hint(agent_kernel: AgentKernel) -> None:
     kernel = agent_kernel
     use = ToolUse("Bash", {"command": "touch forbidden", "description": "x"})
     kernel.server.script = Script(Scenario("tool", replies=[Reply(use), Reply("So be it.")]))
-    cell = kernel.run("%%agent -o r\ngo")
+    cell = kernel.run("%%agent -o r\ngo", allow_stdin=False)
     assert not (kernel.place.cwd / "forbidden").exists()
     assert kernel.value("[t.status for t in r.tools]") == ["denied"]
     assert "--tools Bash" in cell.text
