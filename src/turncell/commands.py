@@ -67,10 +67,19 @@ class Commands(SessionCommands):
         if earlier is not None and earlier.id not in self._book.sessions:
             lines.append(f"%agent resume goes on with {earlier}")
         lines.append(f"stop: {stop_routes(self._magics.shell).describe()}")
-        sources = self._magics.settings().sources
-        files = "the agent's default" if sources is None else ", ".join(sources) or "none"
-        lines.append(f"agent settings files: {files}")
+        lines += self._settings_files()
         self._magics.say("\n".join(lines))
+
+    def _settings_files(self) -> list[str]:
+        """Which of the agent's settings files the next agent reads, and which others those
+        read that there are."""
+        files = _files(self._magics.settings().sources)
+        lines = [f"agent settings files: {files}"]
+        for name in self._book.names:
+            started = self._book.conversation(name).link.started_with
+            if started is not None and _files(started.sources) != files:
+                lines.append(f"agent settings files of session {name}: {_files(started.sources)}")
+        return lines
 
     def _stop(self, flags: Flags, name: str | None) -> None:
         if name is not None:
@@ -151,6 +160,11 @@ class Commands(SessionCommands):
         found.append(("front end", stop_routes(self._magics.shell).describe()))
         width = max(len(what) for what, _ in found)
         self._magics.say("\n".join(f"{what:<{width}}  {text}" for what, text in found))
+
+
+def _files(sources: tuple[str, ...] | None) -> str:
+    # Without a choice the agent reads all of them.
+    return "user, project, local" if sources is None else ", ".join(sources) or "none"
 
 
 def _indented(text: str) -> list[str]:

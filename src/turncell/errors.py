@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from turncell.plain import clean
+
 if TYPE_CHECKING:
     from turncell.outcome import TurnResult
 
@@ -33,6 +35,10 @@ __all__ = [
 
 class TurncellError(Exception):
     """Anything turncell raises for a person to read, in one or two lines."""
+
+    def __str__(self) -> str:
+        # It can quote what an agent wrote, and is kept in a notebook.
+        return clean(super().__str__())
 
     def _render_traceback_(self) -> list[str]:
         # IPython asks for this instead of a traceback: our own frames tell a

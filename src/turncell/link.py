@@ -75,6 +75,11 @@ class Link:
         alive = self.connection is not None and self.connection.alive
         return alive and self._key == launch_key(settings)
 
+    @property
+    def started_with(self) -> Settings | None:
+        """What the agent there is was started with, if there is one."""
+        return None if self._key is None or self.ended else self._key[0]
+
     async def ready(self, settings: Settings, say: Callable[..., None]) -> None:
         """Make an agent ready that has this conversation; `say` warns the user.
 
@@ -222,8 +227,7 @@ class Link:
 
     async def drop(self) -> None:
         """Forget a connection whose process is gone."""
-        connection, self.connection, self.own_work = self.connection, None, False
-        self._key = None
+        connection, self.connection, self._key, self.own_work = self.connection, None, None, False
         await self._lease.release()
         if connection is not None:
             with anyio.move_on_after(POLITE):  # the next agent must not wait for it for ever

@@ -55,10 +55,10 @@ class QuestionPanel:
         self._made: list[Any] = []
         self._over = False
         wrap = widgets.Layout(flex_flow="row wrap", margin="0")
-        self._text: Any = widgets.HTML()
-        self._row: Any = widgets.HBox([], layout=wrap)
+        # Whole as they are made: there are front ends that hear of no later change.
+        self._text: Any = widgets.HTML(self._fill())
+        self._row: Any = widgets.HBox(self._made, layout=wrap)
         self._box: Any = widgets.VBox([self._text, self._row])
-        self._show()
 
     def bundle(self) -> dict[str, Any]:
         """What displays it. Its plain text is what a notebook saved meanwhile shows."""
@@ -75,24 +75,30 @@ class QuestionPanel:
                 part.close()
 
     def _show(self) -> None:
-        """Show what is to be answered now: the permission, or the next of the questions."""
-        old, self._made = self._made, []
-        if self._question.choices:
-            self._show_choice(self._question.choices[self._at])
-        else:
-            self._text.value = frames.permission(self._question)
-            for verdict in Verdict:
-                self._button(str(verdict).capitalize(), partial(self._say, Answer(verdict)))
+        """Show the next of the questions."""
+        old = self._made
+        self._text.value = self._fill()
         self._row.children = list(self._made)
         self._clear(old)
 
-    def _show_choice(self, choice: Choice) -> None:
-        self._text.value = frames.choice(choice, self._at + 1, len(self._question.choices))
+    def _fill(self) -> str:
+        """Make the buttons of what is to be answered now, the permission or one of the
+        questions, and return the HTML that asks it."""
+        self._made = []
+        asked = self._question
+        if asked.choices:
+            return self._fill_choice(asked.choices[self._at])
+        for verdict in Verdict:
+            self._button(str(verdict).capitalize(), partial(self._say, Answer(verdict)))
+        return frames.permission(asked)
+
+    def _fill_choice(self, choice: Choice) -> str:
         for option in choice.options:
             self._button(option.label, partial(self._take, self._at, option.label))
         if choice.several:
             self._button("Done", partial(self._next, self._at), "primary")
         self._button("Do not answer", partial(self._say, Answer(Verdict.DENY)))
+        return frames.choice(choice, self._at + 1, len(self._question.choices))
 
     def _button(self, label: str, on_click: Callable[[Any], None], style: str = "") -> None:
         layout = self._widgets.Layout(width="auto", margin="2px 6px 2px 0")

@@ -15,6 +15,7 @@ __all__ = ["StopButton"]
 
 # ipywidgets is untyped: `Any` marks that border.
 
+_HOW = "Stop this turn (a kernel interrupt does it, too)"  # where no click gets in, say
 _SAVED = "turncell: a turn was running when this was saved"
 _VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -28,9 +29,7 @@ class StopButton:
         self._on_stop = on_stop
         self._open = True
         width = widgets.Layout(width="auto", min_width="5.5em", flex="0 0 auto")
-        self._button: Any = widgets.Button(
-            description="Stop", tooltip="Stop this turn", layout=width
-        )
+        self._button: Any = widgets.Button(description="Stop", tooltip=_HOW, layout=width)
         room = widgets.Layout(flex="1 1 auto", margin="0 0 0 .6em")
         self._status: Any = widgets.HTML(value=frames.status("starting"), layout=room)
         row = widgets.Layout(align_items="center", width="100%")
@@ -52,7 +51,7 @@ class StopButton:
         if not self._open:
             return
         stopping = label != "Stop"
-        self._button.tooltip = "Stop now, by force" if stopping else "Stop this turn"
+        self._button.tooltip = "Stop now, by force" if stopping else _HOW
         self._button.button_style = "danger" if stopping else ""
         self._button.description = label
         self._status.value = frames.status(status)
