@@ -34,8 +34,7 @@ SETTINGS = {
     "docmanager-extension/plugin": {"autosave": False},
 }
 EXPOSE = "--expose-app-in-browser"  # as window.jupyterapp
-IDLE = """() => window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status
-  === 'idle'"""
+IDLE = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status == 'idle'"
 #: Shows the result `r` as a front end does that prefers Markdown to HTML.
 AS_MARKDOWN = """from IPython.display import Markdown
 Markdown(r._repr_mimebundle_()["text/markdown"])"""

@@ -167,7 +167,7 @@ def test_a_tool_runs_and_is_told(agent_kernel: AgentKernel) -> None:
     assert "Bash echo $((6 * 7)) > made; cat made · done" in cell.text
 
 
-def test_a_tool_that_nobody_can_be_asked_about_is_denied_with_a_hint(agent_kernel: AgentKernel) -> None:
+def test_a_tool_that_nobody_can_be_asked_about_is_denied(agent_kernel: AgentKernel) -> None:
     kernel = agent_kernel
     use = ToolUse("Bash", {"command": "touch forbidden", "description": "x"})
     kernel.server.script = Script(Scenario("tool", replies=[Reply(use), Reply("So be it.")]))
