@@ -71,8 +71,7 @@ class TurnHandle:
         which has no way to the turn of its parent.
         """
         wanted = Reason(reason)
-        if self._pid != os.getpid():
-            raise RuntimeGone(f"This turn is run by process {self._pid}: stop it there.")
+        self._check_process()
         if self.running:
             self._stopper(wanted, now)
 
@@ -87,9 +86,14 @@ class TurnHandle:
         label (several: joined by ", ") for the text of each of the agent's own questions. A
         question that is settled stays as it is.
 
-        Raises ValueError for a verdict that does not exist.
+        Raises ValueError for a verdict that does not exist, RuntimeGone in a forked child.
         """
+        self._check_process()
         self._answerer(question_id, Answer(Verdict(verdict), dict(chosen or {})))
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise RuntimeGone(f"This turn is run by process {self._pid}: stop it there.")
 
     def done(self) -> bool:
         """Whether the turn is over (an unstopped one is, for those who wait)."""

@@ -19,7 +19,7 @@ from turncell.archive.claims import host, started
 from turncell.archive.files import moment
 from turncell.archive.journal import Journal
 from turncell.archive.register import RUNNING
-from turncell.events import Event, SessionOpened
+from turncell.events import Event, SessionOpened, ToolOutput
 from turncell.outcome import Outcome, TurnResult
 from turncell.painter import off_loop
 
@@ -120,6 +120,8 @@ class Keeper:
 
     def add(self, event: Event) -> None:
         """Something happened in the turn."""
+        if isinstance(event, ToolOutput):
+            return  # one a second, and the result has all of it
         if self._journal is not None and self._stage.value < Stage.ENDED.value:
             self._journal.add(event)
             self._stirred.set()

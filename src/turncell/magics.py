@@ -206,6 +206,8 @@ class AgentMagics(Magics):
         from turncell.views.asking import Asking
 
         routes = stop_routes(self.shell)
+        # A cell that holds the kernel must not wait for a click that comes after it.
+        heard = options.bg or routes.front == "terminal" or routes.tap != "none"
         return views.choose(
             self.shell,
             (lambda: presses.press("user")) if routes.button else None,
@@ -213,7 +215,7 @@ class AgentMagics(Magics):
             quiet=options.quiet,
             background=options.bg,
             hint=None if routes.interrupt else routes.describe(),
-            asking=Asking(presses.answer, tap),
+            asking=Asking(presses.answer, tap) if heard else None,
             math=math,
         )
 

@@ -49,7 +49,8 @@ class Record:
     def keep(self, event: ev.Event) -> None:
         """Take in an event of this turn."""
         self._transcript.fold(event)
-        self._events.append(event)
+        if not isinstance(event, ev.ToolOutput):  # one a second, of which the last one counts
+            self._events.append(event)
 
     def stop_moved(self) -> ev.StopProgress | None:
         """The event of a stop that began or went on to another state since the last call."""
@@ -83,7 +84,7 @@ class Record:
             Snapshot(
                 turn_id=turn.turn_id,
                 session=self._session,
-                phase=turn.phase,
+                phase="ended" if turn.over else turn.phase,
                 now=now,
                 began=self._began,
                 session_id=self.link.session_id,

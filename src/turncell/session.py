@@ -100,6 +100,8 @@ class Session:
         stops the turn (reason `api`), waits for that within the stop's bound, and
         lets the cancellation go on.
         """
+        if "ask" in options:
+            raise UsageError("ask needs start(): run() gives nothing to answer a question with.")
         turn = self.start(prompt, view=view, **options)
         try:
             return await turn.join(raise_error=raise_error)

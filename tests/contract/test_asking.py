@@ -17,7 +17,7 @@ from turncell.questions import Answer, Question, Verdict
 from turncell.views.asking import Asking
 from turncell.views.notebook import NotebookView
 from turncell.views.terminal import TerminalView
-from turncell.views.typed import TypedAnswers
+from turncell.views.typed import TypedAnswers, question_words
 
 pytest.importorskip("ipywidgets")
 ONE = {"question": "Which colour?", "header": "c", "multiSelect": False,
@@ -113,6 +113,31 @@ def test_the_agents_own_questions_come_one_after_the_other() -> None:
     assert stage.answers == [("q", Answer(Verdict.ONCE, chosen))]
 
 
+def test_everything_that_is_allowed_can_be_seen(seat: Seat) -> None:
+    command = "echo " + "a" * 2500 + "; rm -rf ~/important"
+    path = "/data/" + "deep/" * 40 + ".bashrc"
+    hidden = [
+        {"tool": "Bash", "input": {"command": command}},
+        {"tool": "Bash", "input": {"command": "ls", "dangerouslyDisableSandbox": True}},
+        {"tool": "Edit", "input": {"file_path": path, "old_string": "a", "new_string": "b",
+                                   "replace_all": True}},
+        {"tool": "mcp__x", "input": {"todos": [{"content": "t"}], "target": "production"}},
+    ]  # fmt: skip
+    for question, words in zip(
+        hidden, ["rm -rf ~/important", "dangerouslyDisableSandbox", ".bashrc", "production"],
+        strict=True,
+    ):
+        stage = Stage()
+        stage.ask(question)
+        known = importlib.import_module("ipywidgets.widgets.widget")._instances.values()
+        html = [w.value for w in known if "May the agent" in str(getattr(w, "value", ""))][-1]
+        assert words in html
+        stage.view.show(stage.script.end())
+        assert words in question_words(Question("q", question["tool"], question["input"]))
+    huge = question_words(Question("q", "Bash", {"command": "x" * 60_000}))
+    assert "[10,000 more characters]" in huge
+
+
 def test_a_question_needs_no_answer() -> None:
     stage = Stage()
     stage.ask(OWN)
@@ -202,6 +227,18 @@ def test_numbers_and_words_answer_the_agents_questions(seat: Seat) -> None:
     assert "no such number" in seat.screen.getvalue()
     seat.type("2")
     assert "Which fruits?" in seat.screen.getvalue()
+    seat.type("\u00b2")  # a digit that is no number: his own words
+    assert seat.answers[0][1].chosen["Which fruits?"] == "\u00b2"
+    seat.answers.clear()
+    seat.type("late")  # it is answered; nothing happens
+    assert seat.answers == []
+
+
+def test_words_answer_too(seat: Seat) -> None:
+    seat.ask(OWN)
+    seat.type(",")
+    assert "no such number" in seat.screen.getvalue()
+    seat.type("2")
     seat.type("none of these")
     chosen = {"Which colour?": "Blue", "Which fruits?": "none of these"}
     assert seat.answers == [("q", Answer(Verdict.ONCE, chosen))]

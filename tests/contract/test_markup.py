@@ -43,6 +43,8 @@ EVIL = [
     '[t](http://a "\\" onclick=alert(1)")',
     "<iframe src=http://x></iframe>",
     "[a [b](javascript:alert(1)) c](http://ok)",
+    "| a | b |\n|---|---|\n| x\\|y \\<img src=http://evil/x.png> \\\\<b>z | z |",
+    "- costs\n\t\\$5 and \\$6 \\<img src=http://evil/x.png>",
 ]
 
 

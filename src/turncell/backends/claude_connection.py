@@ -23,6 +23,7 @@ from claude_agent_sdk import (
 )
 from claude_agent_sdk._errors import MessageParseError
 
+from turncell import events as ev
 from turncell import procs
 from turncell.backends.base import Ack, Deliver, Hangup, Launch, Prompt
 from turncell.backends.claude_launch import advice_for, options_for
@@ -188,7 +189,10 @@ class ClaudeConnection:
 
     async def _report_spent(self) -> None:
         """Say what the turn under way has used, after each of its model calls."""
-        self._deliver(self._wire.spent(await self._spent(), time.monotonic()))
+        turn, before = self._wire.turn(), self._wire.cost_so_far
+        cost = await self._spent()
+        if (turn, before) == (self._wire.turn(), self._wire.cost_so_far):  # else it is over
+            self._deliver(self._wire.spent(cost, time.monotonic()))
 
     async def _stop_task(self, task_id: str) -> None:
         try:
@@ -228,6 +232,8 @@ class ClaudeConnection:
     async def _hand_on(self) -> None:
         async for message in self._client.receive_messages():
             for event in self._wire.read(message, time.monotonic()):
+                if isinstance(event, ev.AgentFinished):
+                    self._rules.over(event.turn_id)
                 self._deliver(event)
             self._tails.read(message)
             if isinstance(message, StreamEvent) and message.event.get("type") == "message_stop":

@@ -99,21 +99,23 @@ class Tally:
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
+        self._call: dict[str, int] = {}  # of the model call under way
 
     def begin(self, usage: dict[str, Any] | None) -> None:
         """A model call began; what it says of its output so far is said again at its end."""
-        self.end({**(usage or {}), "output_tokens": 0})
+        self._counts = self.usage or {}
+        self._call = usage_of({**(usage or {}), "output_tokens": 0}) or {}
 
     def end(self, usage: dict[str, Any] | None) -> None:
-        """A model call is over."""
-        for name, tokens in (usage_of(usage) or {}).items():
-            self._counts[name] = self._counts.get(name, 0) + tokens
+        """A model call is over; what it says now holds for the whole of it."""
+        self._call.update((n, count) for n, count in (usage_of(usage) or {}).items() if count)
 
     def clear(self) -> None:
         """The turn is over."""
-        self._counts.clear()
+        self._counts, self._call = {}, {}
 
     @property
     def usage(self) -> dict[str, int] | None:
         """What was counted, None before the first call."""
-        return dict(self._counts) or None
+        names = {**self._counts, **self._call}
+        return {n: self._counts.get(n, 0) + self._call.get(n, 0) for n in names} or None

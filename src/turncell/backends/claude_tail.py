@@ -77,7 +77,8 @@ def _tail(task_id: str, session: str) -> str:
     """The end of what the command printed, "" where that cannot be seen."""
     chosen = os.environ.get("CLAUDE_CODE_TMPDIR")
     bases = [Path(chosen)] if chosen else [Path("/tmp"), Path(tempfile.gettempdir())]
-    pattern = f"claude-*/*/{session}/tasks/{task_id}.output"
+    user = os.getuid() if hasattr(os, "getuid") else "*"
+    pattern = f"claude-{user}/*/{session}/tasks/{task_id}.output"
     try:
         path = next((path for base in bases for path in base.glob(pattern)), None)
         if path is None:

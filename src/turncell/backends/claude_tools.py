@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -57,6 +58,14 @@ class ToolRules:
             _settle(waiting, None)
         return new
 
+    def over(self, turn_id: str) -> None:
+        """The turn is over: nobody can see what is still asked, or is asked from now on (a
+        sub-agent in the background may)."""
+        if self._prompt.turn_id == turn_id:
+            self._prompt = replace(self._prompt, asks=False)
+            for waiting in self._open.values():
+                _settle(waiting, Answer(Verdict.DENY))
+
     def answer(self, question_id: str, answer: Answer) -> None:
         """A person answered."""
         if question_id in self._open:
@@ -76,13 +85,13 @@ class ToolRules:
         self, name: str, given: dict[str, Any], ctx: Any
     ) -> PermissionResultAllow | PermissionResultDeny:
         """The SDK's `can_use_tool`: a tool needs a permission that nobody gave yet."""
-        tool_id, wider = str(ctx.tool_use_id or ""), _wider(name, ctx.suggestions)
-        scope = "" if choices_in(name, given) else ", ".join(map(_in_words, wider))
-        if scope in self._granted:
+        wider, own = _wider(name, ctx.suggestions), bool(choices_in(name, given))
+        scope = "" if own else ", ".join(map(_in_words, wider))
+        if scope and scope in self._granted:
             return PermissionResultAllow(updated_permissions=wider)
         asked = ev.QuestionAsked(
-            turn_id=self._prompt.turn_id, at=time.monotonic(), question_id=tool_id, tool=name,
-            input=given, scope=scope,
+            turn_id=self._prompt.turn_id, at=time.monotonic(), tool=name,
+            question_id=self._new_id(ctx.tool_use_id), input=given, scope=scope,
         )  # fmt: skip
         self._deliver(asked)
         if not self._prompt.asks and self._refused != asked.turn_id:
@@ -96,8 +105,8 @@ class ToolRules:
             # With its interrupt: a mere denial would let the agent go on to the next model call
             # before it is asked to stop.
             return replace(self._deny(asked, "cancelled", _STOPPED), interrupt=True)
-        if answer.verdict is Verdict.DENY:
-            return self._deny(asked, "denied", _UNANSWERED if choices_in(name, given) else _DENIED)
+        if answer.verdict is Verdict.DENY or (own and not answer.chosen):
+            return self._deny(asked, "denied", _UNANSWERED if own else _DENIED)
         self._settled(asked, *settled_as(answer))
         if answer.chosen:
             return PermissionResultAllow(updated_input={**given, "answers": dict(answer.chosen)})
@@ -105,6 +114,10 @@ class ToolRules:
             return PermissionResultAllow()
         self._granted.add(scope)
         return PermissionResultAllow(updated_permissions=wider)
+
+    def _new_id(self, tool_id: str | None) -> str:
+        # Nobody promises that there is one, or that it is asked about once.
+        return tool_id if tool_id and tool_id not in self._open else uuid.uuid4().hex
 
     async def _person(self, asked: ev.QuestionAsked) -> Answer | None:
         if self._refused == asked.turn_id:

@@ -101,7 +101,8 @@ class Wire:
             return list(self._system(message, at))
         return []
 
-    def _turn(self, message: Any = None) -> str:
+    def turn(self, message: Any = None) -> str:
+        """Whose this message, or what the agent says now, is."""
         named = getattr(message, "user_message_uuids", None) or ()
         if self._current in named:
             return str(self._current)
@@ -141,9 +142,9 @@ class Wire:
         """What the turn under way has used, the agent's running total standing at this (USD)."""
         before, cost = self.cost_so_far, None
         if before is not None and cost_so_far is not None:
-            cost = round(max(0.0, cost_so_far - before), 9)
+            cost = round(max(0.0, cost_so_far - before), 9) or None
         return ev.UsageReported(
-            turn_id=self._turn(), at=at, cost_usd=cost, usage=self._tally.usage,
+            turn_id=self.turn(), at=at, cost_usd=cost, usage=self._tally.usage,
             final=False,
         )  # fmt: skip
 
@@ -151,12 +152,12 @@ class Wire:
         return f"{self._message_id}:{event.get('index')}"
 
     def _delta(self, message: StreamEvent, event: dict[str, Any], at: float) -> Iterator[ev.Event]:
-        delta, block = event.get("delta") or {}, self._key(event)
-        names: dict[str, Any] = {"turn_id": self._turn(message), "at": at, "block": block}
+        delta, names = event.get("delta") or {}, {"turn_id": self.turn(message)}
+        names["block"] = self._key(event)
         if delta.get("type") == "text_delta":
-            yield ev.TextDelta(**names, text=str(delta.get("text", "")))
+            yield ev.TextDelta(**names, at=at, text=str(delta.get("text", "")))
         elif delta.get("type") == "thinking_delta":
-            yield ev.ThinkingDelta(**names, text=str(delta.get("thinking", "")))
+            yield ev.ThinkingDelta(**names, at=at, text=str(delta.get("thinking", "")))
 
     # Whole messages: the authority.
 
@@ -164,7 +165,7 @@ class Wire:
         if message.error is not None:
             self._api_error = message.error
             return  # an API error in the clothes of an answer; the result carries it too
-        turn_id = self._turn(message)
+        turn_id = self.turn(message)
         parent = message.parent_tool_use_id
         for block in message.content:
             if isinstance(block, ToolUseBlock):
@@ -193,7 +194,7 @@ class Wire:
     def _user(self, message: UserMessage, at: float) -> Iterator[ev.Event]:
         if not isinstance(message.content, list):
             return
-        turn_id, result = self._turn(), message.tool_use_result
+        turn_id, result = self.turn(), message.tool_use_result
         for block in message.content:
             if isinstance(block, ToolResultBlock):
                 yield ev.ToolEnded(
@@ -221,30 +222,30 @@ class Wire:
         elif message.subtype == "init":
             self._announces |= _ANNOUNCES in (data.get("capabilities") or ())
             yield ev.SessionOpened(
-                turn_id=self._turn(), at=at, session_id=str(data.get("session_id")),
+                turn_id=self.turn(), at=at, session_id=str(data.get("session_id")),
                 model=data.get("model"), cwd=data.get("cwd"),
                 permission_mode=data.get("permissionMode"),
                 agent_version=data.get("claude_code_version"),
                 capabilities=tuple(data.get("capabilities") or ()),
             )  # fmt: skip
         elif message.subtype == "task_started":
-            self._tasks[str(data.get("task_id"))] = self._turn()
+            self._tasks[str(data.get("task_id"))] = self.turn()
         elif message.subtype == "task_notification":
             self._tasks.pop(str(data.get("task_id")), None)
         elif message.subtype == "informational":
             yield from self._informed(data, at)
         else:
-            yield from about_itself(message.subtype, data, self._turn(), at)
+            yield from about_itself(message.subtype, data, self.turn(), at)
 
     def _informed(self, data: dict[str, Any], at: float) -> Iterator[ev.Event]:
         said, outcome = str(data.get("content") or ""), data.get("prompt_submit_outcome")
         if isinstance(outcome, dict):  # the line that ends a prompt before a model call
-            self._refusal = self._turn(), str(outcome.get("reason") or said or "no reason given")
+            self._refusal = self.turn(), str(outcome.get("reason") or said or "no reason given")
         elif data.get("level") in ("warning", "error"):
-            yield ev.Notice(turn_id=self._turn(), at=at, text=said, level=data["level"])
+            yield ev.Notice(turn_id=self.turn(), at=at, text=said, level=data["level"])
 
     def _result(self, message: ResultMessage, at: float) -> Iterator[ev.Event]:
-        turn_id = self._turn(message)
+        turn_id = self.turn(message)
         refusal = self._refusal[1] if self._refusal and self._refusal[0] == turn_id else None
         end = end_of(message, stopping=turn_id == self._stopping) if refusal is None else "error"
         usage, cost = usage_of(message.usage), self._turn_cost(message)

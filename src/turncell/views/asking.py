@@ -15,6 +15,7 @@ from turncell.questions import Answer, Choice, Question, Verdict
 from turncell.views import frames
 from turncell.views.base import Taps
 from turncell.views.cleaning import clean
+from turncell.views.words import question_line
 
 __all__ = ["Asking", "OnAnswer", "QuestionPanel"]
 
@@ -23,7 +24,7 @@ __all__ = ["Asking", "OnAnswer", "QuestionPanel"]
 #: Takes the id of a question and its answer.
 OnAnswer = Callable[[str, Answer], None]
 
-_SAVED = "turncell: a question was open when this was saved"
+_SAVED = "(its buttons need ipywidgets and a live kernel; interrupt the kernel to stop the turn)"
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _LABEL = 60  # characters of an answer on its button; the text above has all of it
 
@@ -53,6 +54,7 @@ class QuestionPanel:
         self._chosen: dict[str, str] = {}  # by their text
         self._picked: list[str] = []  # labels, where several may be taken
         self._made: list[Any] = []
+        self._ids: dict[Any, str] = {}  # the comm of each button: a closed one has none
         self._over = False
         wrap = widgets.Layout(flex_flow="row wrap", margin="0")
         # Whole as they are made: there are front ends that hear of no later change.
@@ -63,7 +65,8 @@ class QuestionPanel:
     def bundle(self) -> dict[str, Any]:
         """What displays it. Its plain text is what a notebook saved meanwhile shows."""
         view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
-        return {"text/plain": _SAVED, _VIEW: view}
+        words = f"{question_line(self._question)}\n{_SAVED}"
+        return {"text/plain": words, _VIEW: view}
 
     def close(self) -> None:
         """Remove it from the screen and from the kernel, parts included."""
@@ -80,6 +83,8 @@ class QuestionPanel:
         self._text.value = self._fill()
         self._row.children = list(self._made)
         self._clear(old)
+        if self._over:  # it was closed meanwhile, by the thread that draws
+            self._clear(self._made)
 
     def _fill(self) -> str:
         """Make the buttons of what is to be answered now, the permission or one of the
@@ -106,6 +111,7 @@ class QuestionPanel:
             description=_short(label), tooltip=clean(label), button_style=style, layout=layout
         )
         button.on_click(on_click)
+        self._ids[button] = button.model_id
         self._taps.watch(button.model_id, on_click)
         self._made.append(button)
 
@@ -147,7 +153,10 @@ class QuestionPanel:
 
     def _clear(self, buttons: list[Any]) -> None:
         for button in buttons:
-            self._taps.forget(button.model_id)
+            comm_id = self._ids.pop(button, None)
+            if comm_id is None:
+                continue  # the other thread was here
+            self._taps.forget(comm_id)
             for part in (button, button.layout, button.style):
                 part.close()
 

@@ -1,7 +1,6 @@
 """What the card of a tool call says: its line, what it was given, what came of it.
 
-Pure words and their kinds; `frames` makes HTML of them. Nothing here is cut but by `Cut`,
-which says what it left out.
+Pure words and their kinds; `frames` makes HTML of them. What is cut says how much is left.
 """
 
 from __future__ import annotations
@@ -13,20 +12,36 @@ from typing import Any, NamedTuple
 
 from turncell.outcome import ToolCall
 from turncell.picture import Todo
-from turncell.questions import Choice, choices_in
+from turncell.questions import Choice, Question, choices_in
 from turncell.views.cleaning import clean
 
-__all__ = ["INPUT_SHOWN", "OUTPUT_SHOWN", "Block", "blocks", "diff", "given", "todos_in"]
+__all__ = [
+    "INPUT_SHOWN",
+    "OUTPUT_SHOWN",
+    "Block",
+    "asked_for",
+    "blocks",
+    "cut_note",
+    "diff",
+    "given",
+    "todos_in",
+]
 
 OUTPUT_SHOWN = 2000  # characters; the rest is folded, or in the result's tools
 INPUT_SHOWN = 2000
+_ASKED = 50_000  # characters that are shown of what a permission is asked for
+#: The inputs that each kind of words tells.
+_TOLD = {
+    "todo": ("todos",), "question": ("questions",), "command": ("command",),
+    "diff": ("old_string", "new_string", "content", "edits"),
+}  # fmt: skip
 _DIFFED = 200_000  # characters; telling two longer texts apart takes too long
 _FROM_ITS_END = frozenset({"Bash", "BashOutput", "Monitor"})  # whose last lines say most
 
 
 class Block(NamedTuple):
-    """One part of a card. `kind` is command, input, diff, todo or output; `text` is clean and
-    has `left` more characters (before it when `tail`, else after it)."""
+    """One part of a card. `kind` is command, input, diff, todo, question or output; `text` is
+    clean and has `left` more characters (before it when `tail`, else after it)."""
 
     kind: str
     text: str
@@ -47,32 +62,51 @@ def blocks(tool: ToolCall, limit: int = OUTPUT_SHOWN) -> list[Block]:
 
 def given(name: str, tool_input: Mapping[str, Any], limit: int = INPUT_SHOWN) -> list[Block]:
     """What a tool was given: a command, the change of a file, or its values."""
-    entries = todos_in(tool_input)
-    if entries:
-        return [_cut("todo", clean("\n".join(map(str, entries))), limit)]
-    asked = choices_in(name, tool_input)
-    if asked:
-        return [_cut("input", clean("\n".join(map(_offer, asked))), limit)]
-    changes = list(_changes(name, tool_input))
-    if changes:
-        return [_cut("diff", "\n".join(changes), limit)]
-    command = tool_input.get("command")
-    if isinstance(command, str):
-        return [_cut("command", clean(command), limit)]
+    told = _told(name, tool_input)
+    if told is not None:
+        return [_cut(told[0], told[1], limit)]
     if len(tool_input) == 1 and isinstance(only := next(iter(tool_input.values())), str):
         return [_cut("input", clean(only), limit)]
-    if not tool_input:
-        return []
+    return [_cut("input", _values(tool_input, limit), limit)] if tool_input else []
+
+
+def asked_for(question: Question) -> list[Block]:
+    """Everything that a permission is about; nobody may allow what could not be seen."""
+    told = _told(question.tool, question.input)
+    shown = [_cut(told[0], told[1], _ASKED)] if told is not None else []
+    said = _TOLD[told[0]] if told is not None else ()
+    rest = {key: value for key, value in question.input.items() if key not in said}
+    return shown + ([_cut("input", _values(rest, _ASKED), _ASKED)] if rest else [])
+
+
+def _told(name: str, tool_input: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The kind and the words of an input that can be told better than by its values."""
+    if entries := todos_in(tool_input):
+        return "todo", clean("\n".join(map(str, entries)))
+    if asked := choices_in(name, tool_input):
+        return "question", clean("\n".join(map(_offer, asked)))
+    if changes := list(_changes(name, tool_input)):
+        return "diff", "\n".join(changes)
+    command = tool_input.get("command")
+    return ("command", clean(command)) if isinstance(command, str) else None
+
+
+def _values(tool_input: Mapping[str, Any], limit: int) -> str:
     # Only the head is looked at: a value can hold a whole file.
     short = {key: _short(value, limit) for key, value in tool_input.items()}
-    text = json.dumps(short, ensure_ascii=False, indent=1, default=str)
-    return [_cut("input", clean(text), limit)]
+    return clean(json.dumps(short, ensure_ascii=False, indent=1, default=str))
 
 
 def _short(value: Any, limit: int) -> Any:
     if isinstance(value, str) and len(value) > limit:
         return f"{value[:limit]}… [{len(value) - limit:,} more characters]"
     return value
+
+
+def cut_note(block: Block) -> str:
+    """That a block is not all, "" where it is."""
+    where = "characters before" if block.tail else "more characters"
+    return f"[{block.left:,} {where}]" if block.left else ""
 
 
 def _cut(kind: str, text: str, limit: int, *, tail: bool = False) -> Block:

@@ -55,7 +55,7 @@ class _Row:
             self._done, self._rest = self._done + before + _with_backslashes(part, places), after
         else:
             # It stands there in other words (an escaped pipe): rather too much than too little.
-            everywhere = [at for at, c in enumerate(self._rest) if c in "$<!]"]
+            everywhere = _unescaped(self._rest)
             self._done, self._rest = self._done + _with_backslashes(self._rest, everywhere), ""
 
     def finished(self) -> str:
@@ -69,6 +69,16 @@ def _escape(rows: list[_Row], content: str, places: set[int]) -> None:
         if line:
             row.escape(line, sorted(at - begin for at in places if begin <= at < end))
         begin = end + 1
+
+
+def _unescaped(text: str) -> list[int]:
+    """Where risky characters stand that have no backslash (or two) before them."""
+    places, backslashes = [], 0
+    for at, character in enumerate(text):
+        if character in "$<!]" and backslashes % 2 == 0:
+            places.append(at)
+        backslashes = backslashes + 1 if character == "\\" else 0
+    return places
 
 
 def _with_backslashes(text: str, places: list[int]) -> str:

@@ -1,8 +1,8 @@
 """The moving picture of a turn in its cell: blocks of text that stay, one tail that grows.
 
-`CellFlow` gives each block and each step an output of its own, in order, and folds the oldest
-when there are many. `WholeFlow` draws all of it into one output, for a cell that has returned:
-a front end takes no new output for it, only updates of those it has.
+`CellFlow` gives each block and each step a sheet of its own, in order. `WholeFlow` draws all of
+it into one output, for a cell that has returned: a front end takes no new output for it, only
+updates of those it has.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from turncell.questions import Question
 from turncell.views import frames
 from turncell.views.asking import QuestionPanel
 from turncell.views.cleaning import clean
+from turncell.views.deck import Deck, Sheet
 from turncell.views.prose import Prose
 from turncell.views.publish import CellPublisher, Pace, Piece
 from turncell.views.saved import running_bundle
@@ -27,15 +28,13 @@ Ask = Callable[[Question], QuestionPanel] | None
 
 _TAIL_RATE = 12_000.0  # bytes a second for the text that is shown again and again
 _COUNT_RATE = 600.0  # for a counter: about twice a second
-_STEPS = 15  # steps in a row of which the oldest are folded
-_FOLDED = 10
 
 
 class CellFlow:
     """Draws the segments of a turn as outputs of its cell; only what changed is sent."""
 
     def __init__(self, publisher: CellPublisher, ask: Ask = None, *, math: bool = False) -> None:
-        self._publisher, self._ask, self._math = publisher, ask, math
+        self._deck, self._ask, self._math = Deck(publisher, math=math), ask, math
         self._drawn: dict[str, Prose | _Step | _Asked] = {}
         self._pace = Pace(_TAIL_RATE)
 
@@ -49,7 +48,6 @@ class CellFlow:
             part.draw(segment, snapshot.now, newest=segment is segments[-1])
         if len(self._drawn) > len(segments):
             self._drop({segment.key for segment in segments})
-        self._fold(segments)
 
     def close(self) -> None:
         """Take the questions away that are still open."""
@@ -60,11 +58,11 @@ class CellFlow:
     def _new(self, segment: Segment) -> Prose | _Step | _Asked:
         part: Prose | _Step | _Asked
         if segment.kind == "text":
-            part = Prose(self._publisher, self._pace, math=self._math)
+            part = Prose(self._deck, self._pace, math=self._math)
         elif segment.kind == "question":
-            part = _Asked(self._publisher, self._ask)
+            part = _Asked(self._deck.add(), self._ask)
         else:
-            part = _Step(self._publisher)
+            part = _Step(self._deck.add())
         self._drawn[segment.key] = part
         return part
 
@@ -73,38 +71,14 @@ class CellFlow:
         for key in [key for key in self._drawn if key not in kept]:
             self._drawn.pop(key).empty()
 
-    def _fold(self, segments: tuple[Segment, ...]) -> None:
-        """Fold the oldest of many steps that stand together into one output."""
-        row: list[tuple[Segment, _Step]] = []
-        for segment in segments:
-            part = self._drawn[segment.key]
-            thought = segment.kind == "thinking" and segment is not segments[-1]
-            is_step = segment.kind in ("tool", "thinking")
-            if not (isinstance(part, _Step) and is_step and (segment.settled or thought)):
-                row = []
-            elif not part.folded:
-                row.append((segment, part))
-            if len(row) == _STEPS:
-                self._fold_row(row[:_FOLDED])
-                row = row[_FOLDED:]
-
-    def _fold_row(self, row: list[tuple[Segment, _Step]]) -> None:
-        run = [segment for segment, _ in row]
-        cards = "".join(frames.step(segment) for segment in run)
-        row[0][1].stand_for(run, frames.group(run, cards))
-        for _, part in row[1:]:
-            part.folded = True
-            part.empty()
-
 
 class _Step:
     """A tool call, a notice or a count of thinking."""
 
-    def __init__(self, publisher: CellPublisher) -> None:
-        self._piece = Piece(publisher)
+    def __init__(self, sheet: Sheet) -> None:
+        self._sheet = sheet
         self._pace = Pace(_COUNT_RATE)
         self._drawn: tuple[Segment, int] | None = None
-        self.folded = False  # another stands for it, or it for others
 
     def draw(self, segment: Segment, now: float, *, newest: bool) -> None:
         # What changes a picture of it: the segment, or the seconds that a tool runs.
@@ -112,7 +86,7 @@ class _Step:
         runs = runs and segment.text != ASKED
         over = segment.settled or not newest
         state = (segment, int(now - segment.began) if runs else -int(over))
-        if self.folded or self._drawn == state:
+        if self._drawn == state:
             return
         first = self._drawn is None or self._drawn[0].settled != segment.settled
         if not (first or over and not runs or self._pace.free(now)):
@@ -121,16 +95,11 @@ class _Step:
         seconds = state[1] if runs else None
         text = _words(segment, over=over, seconds=seconds)
         html = frames.frame(_html(segment, text, over=over))
-        self._pace.spend(self._piece.show({"text/plain": text, "text/html": html}), now)
-
-    def stand_for(self, run: list[Segment], html: str) -> None:
-        """Show many steps in the place of this one."""
-        self.folded = True
-        words = "\n".join(_words(segment, over=True) for segment in run)
-        self._piece.show({"text/plain": words, "text/html": frames.frame(html)})
+        self._sheet.done = over and not runs and segment.kind != "todos"
+        self._pace.spend(self._sheet.show({"text/plain": text, "text/html": html}), now)
 
     def empty(self) -> None:
-        self._piece.empty()
+        self._sheet.empty()
 
 
 def _words(segment: Segment, *, over: bool, seconds: int | None = None) -> str:
@@ -157,8 +126,8 @@ def _html(segment: Segment, text: str, *, over: bool) -> str:
 class _Asked:
     """A question: buttons while it is open, then one line."""
 
-    def __init__(self, publisher: CellPublisher, ask: Ask) -> None:
-        self._piece, self._ask = Piece(publisher), ask
+    def __init__(self, sheet: Sheet, ask: Ask) -> None:
+        self._sheet, self._ask = sheet, ask
         self._panel: QuestionPanel | None = None
 
     def draw(self, segment: Segment, now: float, *, newest: bool) -> None:
@@ -167,10 +136,11 @@ class _Asked:
         if question.answer is None and self._ask is not None:
             if self._panel is None:
                 self._panel = self._ask(question)
-                self._piece.show(self._panel.bundle())
+                self._sheet.show(self._panel.bundle())
             return
         words = question_line(question)
-        self._piece.show({"text/plain": words, "text/html": frames.frame(frames.flat(words))})
+        self._sheet.done = question.answer is not None
+        self._sheet.show({"text/plain": words, "text/html": frames.frame(frames.flat(words))})
         self.close()
 
     def close(self) -> None:
@@ -179,7 +149,7 @@ class _Asked:
             panel.close()
 
     def empty(self) -> None:
-        self._piece.empty()
+        self._sheet.empty()
         self.close()
 
 

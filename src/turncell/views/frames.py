@@ -15,7 +15,7 @@ from typing import Any
 from turncell.outcome import ToolCall
 from turncell.picture import Segment
 from turncell.questions import Choice, Question
-from turncell.views.cards import Block, blocks, given
+from turncell.views.cards import Block, asked_for, blocks, cut_note
 from turncell.views.cleaning import clean
 from turncell.views.markup import to_html
 from turncell.views.words import question_call, question_line, tool_line
@@ -97,9 +97,9 @@ def plain_html(text: str) -> str:
     return str(_html().plain(text))
 
 
-def earlier(html: str, characters: int) -> str:
-    """Text that is folded, for there is so much of it."""
-    return str(_html().folded("", f"earlier: {characters:,} characters", _safe(html)))
+def earlier(html: str, summary: str) -> str:
+    """What is folded, for there is so much of it."""
+    return str(_html().folded("", summary, _safe(html)))
 
 
 def notice_line(notice: Segment) -> str:
@@ -115,9 +115,8 @@ def thinking_line(thinking: Segment, *, over: bool) -> str:
 
 def permission(question: Question) -> str:
     """What a tool wants to do, for the person who may allow it."""
-    shown = given(question.tool, question.input)
     call, scope = question_call(question), clean(question.scope)
-    said = "" if shown and shown[0].text in call else "".join(map(block_html, shown))
+    said = "".join(map(block_html, asked_for(question)))
     return frame(str(_html().permission(call, _safe(said), scope)), "group")
 
 
@@ -227,7 +226,7 @@ def _all_of_it(tool: ToolCall, room: Room) -> str:
 
 def block_html(block: Block) -> str:
     """One part of a card."""
-    note = f"[{block.left:,} {'characters before' if block.tail else 'more characters'}]"
+    note = cut_note(block)
     if block.kind == "diff":
         lines = [(text[:1], text + "\n") for text in block.text.split("\n")]
         lines += [(" ", note)] * bool(block.left)

@@ -1,8 +1,7 @@
-"""Assistant text as outputs of a cell: blocks that are done, then the tail.
+"""Assistant text as sheets of a cell: blocks that are done, then the tail.
 
 A block is sent once, the tail again and again at a bounded rate, so the bytes of a text are
-linear in its length. Of a very long text the oldest blocks are folded, many into one output,
-so that the page has little to lay out.
+linear in its length.
 """
 
 from __future__ import annotations
@@ -13,27 +12,23 @@ from turncell.picture import Segment
 from turncell.views import frames
 from turncell.views.blocks import PLAIN_AFTER, Splitter, presentable
 from turncell.views.cleaning import Cleaner
-from turncell.views.publish import CellPublisher, Pace, Piece
+from turncell.views.deck import Deck, Sheet
+from turncell.views.publish import Pace
 
 __all__ = ["Prose"]
-
-_OPEN = 120_000  # characters of blocks that are shown unfolded
-_FOLD = 60_000  # characters that are folded at once, at least
-_KEPT = 2_000_000  # characters that can be unfolded; what is older comes back at the end
 
 
 class Prose:
     """One stretch of assistant text."""
 
-    def __init__(self, publisher: CellPublisher, pace: Pace, *, math: bool = False) -> None:
-        self._publisher, self._pace, self._math = publisher, pace, math
-        self._pieces: list[Piece] = []
+    def __init__(self, deck: Deck, pace: Pace, *, math: bool = False) -> None:
+        self._deck, self._pace, self._math = deck, pace, math
+        self._sheets: list[Sheet] = []
         self._last: Segment | None = None
         self._begin()
 
     def _begin(self) -> None:
-        self._blocks: list[str] = []  # those that are done; they stay as they are
-        self._folded, self._open, self._away = 0, 0, 0  # blocks, characters, characters
+        self._done = 0  # blocks that stay as they are
         self._seen = ""  # the text taken in so far
         self._tail_drawn: tuple[str, bool] | None = None
         self._cleaner, self._splitter = Cleaner(), Splitter()
@@ -48,15 +43,18 @@ class Prose:
         moved = self._take(segment, grows=newest)
         if over or moved or self._pace.free(now):
             self._draw_tail(now, over=over)
+        if over:
+            for sheet in self._sheets:
+                sheet.done = True
         if segment.settled:
-            for piece in self._pieces[len(self._blocks) + 1 :]:
-                piece.empty()
+            for sheet in self._sheets[self._done + 1 :]:
+                sheet.empty()
         self._last = segment
 
     def empty(self) -> None:
         """Show nothing."""
-        for piece in self._pieces:
-            piece.empty()
+        for sheet in self._sheets:
+            sheet.empty()
 
     def _continues(self, segment: Segment) -> bool:
         # A settled text may differ from its preview anywhere; deltas only add to it.
@@ -74,35 +72,11 @@ class Prose:
             return False
         blocks = self._splitter.feed(piece)
         for block in blocks:
-            self._add(block)
+            self._put(self._done, block)
+            self._sheets[self._done].done = True
+            self._done += 1
+            self._tail_drawn = None
         return bool(blocks)
-
-    def _add(self, block: str) -> None:
-        self._put(len(self._blocks), self._bundle(block))
-        self._blocks.append(block)
-        self._open += len(block)
-        self._tail_drawn = None
-        if self._open > _OPEN:
-            self._fold()
-
-    def _fold(self) -> None:
-        """Fold the oldest blocks that are open into the output of the first of them."""
-        first, size = self._folded, 0
-        while size < _FOLD and self._folded < len(self._blocks) - 1:
-            size += len(self._blocks[self._folded])
-            self._folded += 1
-        text = "".join(self._blocks[first : self._folded])
-        self._open -= size
-        self._away += size
-        for piece in self._pieces[first : self._folded]:
-            piece.empty()
-        if self._folded > first and self._away <= _KEPT:
-            html = frames.earlier(self._html(text), size)
-            bundle = {"text/plain": text, "text/html": frames.frame(html, math=self._math)}
-        else:
-            words = f"earlier: {self._away:,} characters, shown when the turn is over"
-            first, bundle = 0, {"text/plain": words, "text/html": frames.frame(frames.line(words))}
-        self._put(first, bundle)
 
     def _draw_tail(self, now: float, *, over: bool) -> None:
         tail = self._splitter.tail
@@ -110,21 +84,17 @@ class Prose:
             return
         self._tail_drawn = (tail, over)
         shown = tail if over or len(self._seen) > PLAIN_AFTER else presentable(tail)
-        done = len(self._blocks)
-        if shown.strip() or len(self._pieces) > done:
-            self._pace.spend(self._put(done, self._bundle(shown)), now)
+        if shown.strip() or len(self._sheets) > self._done:
+            self._pace.spend(self._put(self._done, shown), now)
 
-    def _put(self, index: int, bundle: dict[str, Any]) -> int:
-        if index == len(self._pieces):
-            self._pieces.append(Piece(self._publisher))
-        return self._pieces[index].show(bundle)
+    def _put(self, index: int, text: str) -> int:
+        if index == len(self._sheets):
+            self._sheets.append(self._deck.add(is_text=True))
+        return self._sheets[index].show(self._bundle(text))
 
     def _bundle(self, text: str) -> dict[str, Any]:
         bundle = {"text/plain": text}
         if len(self._seen) <= PLAIN_AFTER:
-            bundle["text/html"] = frames.frame(self._html(text), math=self._math)
+            html = frames.text_html(text, math=self._math)
+            bundle["text/html"] = frames.frame(html, math=self._math)
         return bundle
-
-    def _html(self, text: str) -> str:
-        long = len(self._seen) > PLAIN_AFTER
-        return frames.plain_html(text) if long else frames.text_html(text, math=self._math)

@@ -138,8 +138,8 @@ def _body(snapshot: Snapshot, room: frames.Room, math: bool) -> str:
         words = f"{len(before):,} characters before this are in the result's text"
         parts = [frames.line(words)]
     else:
-        parts = [frames.earlier(frames.plain_html(before), len(before))]
-    return "".join([*parts, frames.plain_html(end), frames.segments_html(steps, room)])
+        parts = [frames.earlier(frames.plain_html(before), f"earlier: {len(before):,} characters")]
+    return "".join([*parts, frames.plain_html(end), frames.segments_html(steps, room, math=math)])
 
 
 def _record(result: TurnResult) -> dict[str, Any]:

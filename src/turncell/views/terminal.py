@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from turncell.picture import Snapshot
-from turncell.questions import Question
+from turncell.questions import Answer, Question, Verdict
 from turncell.views.appending import Addition, Appender
 from turncell.views.cleaning import writable
 from turncell.views.typed import TypedAnswers
@@ -66,7 +66,10 @@ class TerminalView:
         question, on_answer = self._question, self._on_answer
         if question is None or on_answer is None:
             return
-        answer, words = self._typed.take(question)
+        try:
+            answer, words = self._typed.take(question)
+        except (OSError, ValueError):  # the terminal went, or sends what is no text
+            answer, words = Answer(Verdict.DENY), ""
         if words:
             stream = self._stream or sys.stdout
             stream.write(f"{writable(words, stream)}\n")

@@ -12,7 +12,7 @@ import sys
 from typing import TextIO
 
 from turncell.questions import Answer, Choice, Question, Verdict
-from turncell.views.cards import given
+from turncell.views.cards import asked_for, cut_note
 from turncell.views.cleaning import clean
 from turncell.views.words import question_call
 
@@ -26,9 +26,8 @@ def question_words(question: Question) -> str:
     """What is asked, ready to be printed; ends where the answer is typed."""
     if question.choices:
         return _choice_words(question.choices[0])
-    call = question_call(question)
-    shown = [b.text for b in given(question.tool, question.input) if b.text not in call]
-    head = f"May the agent use this? {call}"
+    shown = [f"{b.text}\n{cut_note(b)}".rstrip() for b in asked_for(question)]
+    head = f"May the agent use this? {question_call(question)}"
     return "\n".join([head, *shown, _PERMISSION.format(scope=clean(question.scope))])
 
 
@@ -43,8 +42,7 @@ def _choice_words(choice: Choice) -> str:
 
 
 class TypedAnswers:
-    """Reads answers from a terminal, on the thread that waits. `say` prints what is asked next,
-    or that an answer was not understood."""
+    """Reads answers from a terminal, on the thread that waits."""
 
     def __init__(self, stdin: TextIO | None = None) -> None:
         self._stdin = stdin
@@ -72,6 +70,8 @@ class TypedAnswers:
 
     def _choose(self, question: Question, line: str) -> tuple[Answer | None, str]:
         choices = question.choices
+        if len(self._chosen) >= len(choices):
+            return None, ""  # it is answered; the picture that says so is on its way
         if not line:
             return Answer(Verdict.DENY), ""
         choice = choices[len(self._chosen)]
@@ -94,9 +94,11 @@ def _verdict(line: str) -> tuple[Answer | None, str]:
 def _label(choice: Choice, line: str) -> str | None:
     """The label of what was typed, or the person's own words; None for a number too high."""
     numbers = line.replace(",", " ").split()
-    if not all(number.isdigit() for number in numbers):
+    if not all(number.isdecimal() for number in numbers):
         return line
     picked = [int(number) - 1 for number in numbers]
+    if not picked:
+        return None
     too_many = len(picked) > 1 and not choice.several
     if too_many or not all(0 <= at < len(choice.options) for at in picked):
         return None
