@@ -55,8 +55,7 @@ class Wire:
         self._message_id = ""
         self._blocks: dict[str, str] = {}  # block key -> kind, of the message under way
         self._settled: set[str] = set()
-        self._extra = 0
-        self._stopping = ""
+        self._extra, self._stopping = 0, ""
         self._denied: set[str] = set()
         self._api_error: str | None = None
         # Which prompt was not put to the model, and why.
