@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from turncell.outcome import ToolCall
 from turncell.picture import Todo
 from turncell.questions import Choice, Question, choices_in
-from turncell.views.cleaning import clean
+from turncell.views.cleaning import boundary, clean
 
 __all__ = [
     "INPUT_SHOWN",
@@ -113,7 +113,8 @@ def _cut(kind: str, text: str, limit: int, *, tail: bool = False) -> Block:
     left = len(text) - limit
     if left <= 0:
         return Block(kind, text)
-    return Block(kind, text[-limit:] if tail else text[:limit], left, tail)
+    at = boundary(text, left if tail else limit)
+    return Block(kind, text[at:] if tail else text[:at], at if tail else len(text) - at, tail)
 
 
 def _changes(name: str, tool_input: Mapping[str, Any]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from turncell.archive.notebook import here
 from turncell.outcome import StopReceipt, ToolCall, TurnResult
 from turncell.picture import ASKED, Segment, Snapshot
 from turncell.questions import Question, choices_in
-from turncell.views.cleaning import clean
+from turncell.views.cleaning import boundary, clean
 
 __all__ = [
     "error_text",
@@ -175,7 +175,7 @@ def _summary(tool: ToolCall, limit: int = _SUMMARY) -> str:
 def _cut(text: str, limit: int) -> str:
     # Only the head is looked at: an input can hold a whole file.
     line = " ".join(clean(text[: 8 * limit]).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return line if len(line) <= limit else line[: boundary(line, limit - 1)] + "…"
 
 
 def _seconds(value: float) -> str:
