@@ -1,4 +1,4 @@
-"""Carries out what the stop ladder orders, on the agent of one turn.
+"""Carries out what the stop ladder orders, and what a person answers, on the agent of one turn.
 
 Whatever an act does runs as a task of its own and answers with a stimulus, so that nothing it
 waits for (a frozen agent, a full pipe) can hold the loop.
@@ -38,6 +38,11 @@ class Acts:
         """Begin an act on the turn's link, as one of its tasks; returns at once."""
         self._link, self._tasks = link, tasks
         _ACTS[act](self)
+
+    def answer(self, stimulus: st.Stimulus, link: Link) -> None:
+        """Hand on what a person said to a question."""
+        if isinstance(stimulus, st.Answered) and link.connection is not None:
+            link.connection.answer(stimulus.question_id, stimulus.answer)
 
     def _refuse(self) -> None:
         if self._link.connection is not None:

@@ -238,9 +238,8 @@ class Conversation:
 
     def answer(self, question_id: str, answer: Answer) -> None:
         """Hand on what a person says to a question of the turn that runs."""
-        connection = self._begun.link.connection if self._begun is not None else None
-        if connection is not None:
-            connection.answer(question_id, answer)
+        if self._begun is not None:
+            self._begun.put(st.Answered(question_id, answer))
 
     async def leave(self, seconds: float, *, spare_earlier: bool = True) -> None:
         """Stop every turn and close the agent, in about `seconds` in all."""

@@ -80,8 +80,6 @@ class TurnRun:
         self._acts = Acts(turn, self.put, self._starting)
         self._tasks: TaskGroup
 
-    # The inbox.
-
     def put(self, stimulus: st.Stimulus) -> None:
         """Something happened. On the loop's thread only."""
         self._inbox.put(stimulus)
@@ -151,7 +149,9 @@ class TurnRun:
         elif isinstance(stimulus, st.Heard):
             self._keep(stimulus.event)
         for order in orders:
-            if isinstance(order, Order):
+            if order is Order.ANSWER:
+                self._acts.answer(stimulus, self.link)
+            elif isinstance(order, Order):
                 _ORDERS[order](self)
             else:
                 self._acts.carry_out(order, self.link, self._tasks)
@@ -164,12 +164,6 @@ class TurnRun:
         if self._keeper is not None:
             self._keeper.add(event)
         self._on_event(event)
-
-    def _deny_unseen(self) -> None:
-        """The view is broken: nobody can see a question, or answer it."""
-        if (connection := self.link.connection) is not None:
-            for question in self.record.look().questions:
-                connection.answer(question.question_id, Answer(Verdict.DENY))
 
     def _say(self, text: str, level: str = "warning") -> None:
         """Have the user see a line."""
@@ -228,6 +222,11 @@ class TurnRun:
             self.put(st.Gone(str(error)))
         except TurncellError as error:
             self.put(st.StartFailed(str(error)))
+
+    def _deny_unseen(self) -> None:
+        """The view is broken: nobody can see a question, or answer it."""
+        for question in self.record.look().questions:
+            self.put(st.Answered(question.question_id, Answer(Verdict.DENY)))
 
     def _release(self) -> None:
         if self.turn.state is not TurnState.ENDED:  # unstopped: it runs on without its cell

@@ -1,7 +1,6 @@
 """One session's line to its agent: a durable id and, at times, a warm connection.
 
-The link knows how to get an agent that has the conversation (warm, resumed or
-fresh), where its events go, and how to be rid of it within a bound.
+It knows how to get an agent that has the conversation, and how to be rid of it within a bound.
 """
 
 from __future__ import annotations
@@ -44,13 +43,12 @@ class Link:
         self._load = load
         self._lease = lease or Lease(None)
         self.session_id = session_id or str(uuid.uuid4())
-        self.opened = session_id is not None
-        self.typed_id = session_id is not None
+        self.opened = self.typed_id = session_id is not None
         self.reached = False  # an agent once had this conversation open
         self.connection: Connection | None = None
         self.receive: Callable[[ev.Event | Hangup], None] | None = None
         self.family = Family(lambda: self.connection.pid if self.connection else None)
-        self.own_work = False  # the agent works on its own account, between prompts
+        self._own_turn = False  # the agent has taken a turn that nobody asked for
         self.kept: Kept | None = None  # what there was when it was opened; None: it was warm
         self._opened_id: str | None = None  # the session ids that the agent gave in this turn
         self._ended_id: str | None = None
@@ -147,9 +145,14 @@ class Link:
                 return notices.MOVED.format(theirs, ours)
         return None
 
+    @property
+    def own_work(self) -> bool:
+        """Whether the agent works on its own account, between prompts."""
+        return self._own_turn or (self.connection is not None and self.connection.works_behind)
+
     def _deliver(self, event: ev.Event | Hangup) -> None:
         if isinstance(event, Hangup):
-            self.own_work = False
+            self._own_turn = False
             if self._gone is not None:
                 self._gone.set()
         elif isinstance(event, ev.SessionOpened):
@@ -157,9 +160,9 @@ class Link:
             self._opened_id = event.session_id
         if isinstance(event, ev.Event) and event.turn_id == NOBODY:
             begun = isinstance(event, (ev.SessionOpened, ev.TextDelta, ev.ToolStarted))
-            self.own_work = begun or self.own_work
+            self._own_turn = begun or self._own_turn
         if isinstance(event, ev.AgentFinished):  # of whatever turn: it may have been joined
-            self.own_work = False
+            self._own_turn = False
             self._ended_id = event.session_id
         if self.receive is not None:  # else nobody's: what an agent does between turns
             self.receive(event)
@@ -186,7 +189,6 @@ class Link:
                 await anyio.sleep(0.02)
         if self.own_work:
             await self.close_unused()
-        self.own_work = False
         return True
 
     async def work(self, turn_id: str) -> None:
@@ -227,7 +229,7 @@ class Link:
 
     async def drop(self) -> None:
         """Forget a connection whose process is gone."""
-        connection, self.connection, self._key, self.own_work = self.connection, None, None, False
+        connection, self.connection, self._key, self._own_turn = self.connection, None, None, False
         await self._lease.release()
         if connection is not None:
             with anyio.move_on_after(POLITE):  # the next agent must not wait for it for ever
@@ -263,8 +265,7 @@ class Link:
         await self.drop()
 
     async def _left_within(self, seconds: float) -> bool:
-        with anyio.move_on_after(seconds):
+        with anyio.move_on_after(seconds) as waiting:
             if self._gone is not None:
                 await self._gone.wait()
-            return True
-        return False
+        return not waiting.cancelled_caught

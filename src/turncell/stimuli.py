@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from turncell import events as ev
 from turncell.outcome import Reason, Survivor
+from turncell.questions import Answer
 from turncell.settings import StopPolicy
 
 __all__ = [
-    "Acked", "Begin", "Cleared", "Gone", "Heard", "Hurry", "NotAcked",
+    "Acked", "Answered", "Begin", "Cleared", "Gone", "Heard", "Hurry", "NotAcked",
     "Ready", "StartFailed", "Stimulus", "StopAsked", "Tick",
 ]  # fmt: skip
 
@@ -84,6 +85,14 @@ class Cleared(Stimulus):
     survivors: tuple[Survivor, ...] = ()
     spared: tuple[Survivor, ...] = ()
     taken: tuple[Survivor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Stimulus):
+    """A person answered a question. It waits in line with the stops: none may overtake it."""
+
+    question_id: str
+    answer: Answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,13 @@ def cut_output(text: str) -> str:
     return f"{text[:OUTPUT_LIMIT]}\n[cut: {len(text):,} characters in all]"
 
 
+def _whole(text: str) -> str:
+    """The text without half a character that a stop cut off: nothing could print it."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 class _Growing:
     """A text under construction; joining is linear in its length."""
 
@@ -117,7 +124,8 @@ class Transcript:
             question = growing.segment.question
             if question is not None and question.answer is None:
                 self._settle(growing, question, "cancelled", "")
-            growing.segment = replace(growing.cut(), settled=True)
+            segment = growing.cut()
+            growing.segment = replace(segment, text=_whole(segment.text), settled=True)
 
     def _new(self, kind: str, key: str | None = None) -> _Growing:
         self._count += 1

@@ -29,6 +29,7 @@ from turncell.outcome import Outcome, Reason, Rung, StopReceipt, Survivor
 from turncell.settings import StopPolicy, Strategy
 from turncell.stimuli import (
     Acked,
+    Answered,
     Begin,
     Cleared,
     Gone,
@@ -61,6 +62,7 @@ class Order(str, Enum):
 
     START = "start"  # make an agent ready: answers Ready or StartFailed
     SEND = "send"  # hand the prompt over
+    ANSWER = "answer"  # hand on what a person said to a question
     RELEASE = "release"  # tell who waits: the turn is over, or could not be stopped
 
 
@@ -155,6 +157,11 @@ class Turn:
         )
 
     # One method a stimulus.
+
+    def _answered(self, _: Answered, now: float) -> list[Act | Order]:
+        # From a stop on, nothing more is allowed: what is open is settled as cancelled.
+        asks = self.state in (TurnState.RUNNING, TurnState.WAITING) and not self.ladder.engaged
+        return [Order.ANSWER] if asks else []
 
     def _begin(self, _: Begin, now: float) -> list[Act | Order]:
         if self.state is not TurnState.NEW:
@@ -348,6 +355,7 @@ _HANDLERS: dict[type[Stimulus], Callable[..., list[Act | Order]]] = {
     StopAsked: Turn._stop_asked,
     Hurry: Turn._hurry,
     Acked: Turn._acked,
+    Answered: Turn._answered,
     NotAcked: Turn._not_acked,
     Gone: Turn._gone,
     Cleared: Turn._cleared,

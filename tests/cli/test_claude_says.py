@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agents import GENEROUS, Agents, bash, heard
+from agents import GENEROUS, Agents, bash, heard, wait_until
 
 from turncell import Outcome, Session, Turn, TurnResult
 from turncell import events as ev
 from turncell.modelserver import Reply, Scenario, Text, ToolUse
+from turncell.session import book
 
 pytestmark = [pytest.mark.cli, pytest.mark.timeout(120)]
 
@@ -162,3 +163,59 @@ def test_a_killed_turn_has_no_total(agents: Agents) -> None:
     turn.stop(now=True)
     result = turn.result(GENEROUS, raise_error=False)
     assert (result.outcome, result.cost_usd) == (Outcome.KILLED, None)
+
+
+def test_an_answer_does_not_overtake_a_stop(agents: Agents) -> None:
+    agents.play(Scenario("w", replies=[Reply(bash("touch overtaken")), Reply("ok")]))
+    session = agents.session("late", permission_mode="default")
+    for n in range(3):
+        turn = session.start(f"ask {n}", ask=True)
+        question = heard(turn, ev.QuestionAsked)
+        turn.stop()
+        turn.answer(question.question_id)
+        result = turn.result(GENEROUS, raise_error=False)
+        assert result.outcome is Outcome.INTERRUPTED
+        assert [e.answer for e in of(result, ev.QuestionSettled)] == ["cancelled"]
+    assert not (agents.cwd / "overtaken").exists()
+    session.close()
+
+
+def test_a_session_to_allow_holds_for_no_question_of_the_agents_own(agents: Agents) -> None:
+    ask = ToolUse("AskUserQuestion", {"questions": [CHOICE]})
+    agents.play(Scenario("q", replies=[Reply(ask), Reply("ok")]))
+    session = agents.session("empty")
+    for n in range(2):
+        result = answered(session.start(f"ask {n}", ask=True), "allow for the session")
+        assert [e.answer for e in of(result, ev.QuestionSettled)] == ["denied"]
+    session.close()
+
+
+def test_an_input_that_is_nested_without_an_end(agents: Agents) -> None:
+    deep: Any = "x"
+    for _ in range(300):
+        deep = {"a": deep}
+    odd = ToolUse("Bash", {"command": "echo hi", "deep": deep})
+    agents.play(Scenario("deep", when="deep", replies=[Reply(odd), Reply("ok")]))
+    session = agents.session("deep")
+    result = session.start("deep").result(GENEROUS, raise_error=False)
+    assert result.outcome is Outcome.COMPLETED, result.error
+    assert "nested too deeply" in str(result.tools[0].input)
+    agents.goes_on(session, result)
+
+
+def test_a_sub_agent_in_the_background_is_known_and_can_be_stopped(agents: Agents) -> None:
+    loop = Reply(bash("sleep 1; echo tick >> ticks"))
+    agents.play(
+        Scenario("sub", when="count them", replies=[loop]),
+        Scenario("go", when="launch", replies=[
+            Reply(ToolUse("Task", {**SUB, "run_in_background": True})), Reply("Launched."),
+        ]),
+    )  # fmt: skip
+    session = agents.session("behind")
+    result = run(session, "launch")
+    agents.goes_on(session, result)
+    wait_until(lambda: "behind" in book().own_work)  # also after a turn of another kind
+    stopped, _ = book().end_unasked_work()
+    assert stopped == 1
+    assert "behind" not in book().own_work
+    session.close()

@@ -513,10 +513,10 @@ def test_closing_a_session_forgets_that_its_agent_worked_on_its_own(agents: Agen
     session = agents.session("own")
     session.start("hello").result(GENEROUS)
     link = session._conversation.link
-    link.own_work = True
+    link._own_turn = True
     session.start("hello").result(GENEROUS)
     assert not link.own_work
-    link.own_work = True
+    link._own_turn = True
     session.close()
     assert not link.own_work
 

@@ -13,6 +13,7 @@ from turncell import events as ev
 from turncell import stimuli as do
 from turncell.ladder import Act, IllegalMove, StopState
 from turncell.outcome import Outcome, Reason, Rung, StopReceipt, Survivor
+from turncell.questions import Answer, Verdict
 from turncell.settings import StopPolicy, Strategy
 from turncell.turn import Order, Turn, TurnState
 
@@ -49,6 +50,7 @@ STIMULI = {
     "foreign": finished(turn_id="another"),
     "asked": asked("q2"),
     "settled": settled(),
+    "answered": do.Answered("q", Answer(Verdict.ONCE)),
     "finished": finished(),
     "stop": STOP,
     "stop_now": NOW,
@@ -87,11 +89,11 @@ GRID = {
         acked ! | withdrawn ! | not_acked !""",
     "running": """
         start_failed >clearing reap | asked >waiting | finished >ended release
-        stop refuse interrupt | stop_now refuse kill | hurry refuse interrupt
+        answered answer | stop refuse interrupt | stop_now refuse kill | hurry refuse interrupt
         acked ! | withdrawn ! | not_acked ! | gone >clearing reap""",
     "waiting": """
         start_failed >clearing reap | settled >running | finished >ended release
-        stop refuse interrupt | stop_now refuse kill | hurry refuse interrupt
+        answered answer | stop refuse interrupt | stop_now refuse kill | hurry refuse interrupt
         acked ! | withdrawn ! | not_acked ! | gone >clearing reap""",
     "clearing": """
         finished >ended release | cleared >ended release | tick >ended release

@@ -121,6 +121,10 @@ class Connection(Protocol):
     def alive(self) -> bool:
         """Whether it can take a prompt; once False it stays so."""
 
+    @property
+    def works_behind(self) -> bool:
+        """Whether it works on something in the background, whatever turn that is of."""
+
     async def send(self, prompt: Prompt) -> None:
         """Hand a prompt over. Raises OSError or a SettingError when it cannot."""
 

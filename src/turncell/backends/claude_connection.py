@@ -26,7 +26,7 @@ from claude_agent_sdk._errors import MessageParseError
 from turncell import events as ev
 from turncell import procs
 from turncell.backends.base import Ack, Deliver, Hangup, Launch, Prompt
-from turncell.backends.claude_launch import advice_for, options_for
+from turncell.backends.claude_launch import advice_for, content_of, options_for
 from turncell.backends.claude_process import ClaudeProcess
 from turncell.backends.claude_tail import Tails
 from turncell.backends.claude_tools import ToolRules
@@ -85,6 +85,11 @@ class ClaudeConnection:
     def alive(self) -> bool:
         """Whether it can take a prompt."""
         return self.process.is_ready() and not self._hung_up
+
+    @property
+    def works_behind(self) -> bool:
+        """Whether a sub-agent works in the background."""
+        return self._wire.tasks.agents
 
     async def open(self) -> None:
         """Connect; raises AgentStartError with the agent's last words."""
@@ -155,7 +160,7 @@ class ClaudeConnection:
             yield {
                 "type": "user",
                 "uuid": prompt.turn_id,
-                "message": {"role": "user", "content": _content(prompt)},
+                "message": {"role": "user", "content": content_of(prompt)},
                 "parent_tool_use_id": None,
             }
 
@@ -175,7 +180,7 @@ class ClaudeConnection:
         """Deny every further tool of this turn, and end what it runs in the background:
         the agent takes a turn of its own when such a task is killed under it."""
         # Not when it is refused again, by force: the end of a tool would send the agent on.
-        tasks = self._wire.take_tasks(turn_id) if self._rules.refuse(turn_id) else ()
+        tasks = self._wire.tasks.take(turn_id) if self._rules.refuse(turn_id) else ()
         for task_id in tasks:
             self._later(self._stop_task(task_id))
 
@@ -255,13 +260,6 @@ class ClaudeConnection:
         how = f"process ended ({self.process.ending})" if ended.done() else "closed its output"
         said = self.process.last_words
         self._deliver(Hangup(f"the agent {how}: {said}" if said else f"the agent {how}"))
-
-
-def _content(prompt: Prompt) -> str | list[dict[str, str]]:
-    # The prompt comes last: where the agent may interpret one, it looks at the last alone.
-    if not prompt.note:
-        return prompt.text
-    return [{"type": "text", "text": text} for text in (prompt.note, prompt.text)]
 
 
 def _is_sdk_error(error: Exception) -> bool:

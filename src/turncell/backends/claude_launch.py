@@ -17,14 +17,14 @@ from claude_agent_sdk import ClaudeAgentOptions, CLINotFoundError
 from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 from claude_agent_sdk.types import EffortLevel, PermissionMode, SettingSource
 
-from turncell.backends.base import Launch
+from turncell.backends.base import Launch, Prompt
 from turncell.errors import SettingError
 from turncell.procs import CHILD_MARK, TOKEN
 from turncell.settings import Settings
 
 __all__ = [
     "advice_for", "agent_environment", "agent_version", "check_directory", "config_directory",
-    "find_cli", "launcher", "options_for",
+    "content_of",    "find_cli", "launcher", "options_for",
 ]  # fmt: skip
 
 # The oldest agent that takes a prompt as it is written.
@@ -144,6 +144,14 @@ def advice_for(settings: Settings, environ: Mapping[str, str]) -> str:
             "a container that may be lost, set IS_SANDBOX=1 yourself."
         )
     return "%agent doctor says which agent and which settings directory are used."
+
+
+def content_of(prompt: Prompt) -> str | list[dict[str, str]]:
+    """A prompt as the agent takes it."""
+    # The prompt comes last: where the agent may interpret one, it looks at the last alone.
+    if not prompt.note:
+        return prompt.text
+    return [{"type": "text", "text": text} for text in (prompt.note, prompt.text)]
 
 
 def options_for(launch: Launch) -> ClaudeAgentOptions:

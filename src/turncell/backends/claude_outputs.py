@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["change_of", "output_of"]
+__all__ = ["change_of", "output_of", "shallow"]
 
+_DEEPER = "[nested too deeply]"
 _CHANGE = 20_000  # characters of a change that are kept
 
 
@@ -35,3 +36,12 @@ def _lines(hunks: list[Any]) -> Iterator[str]:
             numbers = [hunk.get(n, 0) for n in ("oldStart", "oldLines", "newStart", "newLines")]
             yield "@@ -{},{} +{},{} @@".format(*numbers)
             yield from map(str, hunk["lines"])
+
+
+def shallow(value: Any, levels: int = 40) -> Any:
+    """The same data, what lies deeper than that left out: what writes or draws it recurses."""
+    if isinstance(value, Mapping):
+        return {key: shallow(v, levels - 1) for key, v in value.items()} if levels else _DEEPER
+    if isinstance(value, list):
+        return [shallow(v, levels - 1) for v in value] if levels else _DEEPER
+    return value

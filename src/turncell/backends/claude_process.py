@@ -144,7 +144,7 @@ class ClaudeProcess(Transport):
     def _parse(self, line: bytes) -> dict[str, Any] | None:
         try:
             frame = json.loads(line.decode("utf-8", "replace")) if line.startswith(b"{") else None
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or nested more deeply than anybody can read
             frame = None
         if not isinstance(frame, dict):
             if line.strip():

@@ -7,7 +7,7 @@ from typing import Any
 
 from turncell import events as ev
 
-__all__ = ["about_itself"]
+__all__ = ["Tasks", "about_itself"]
 
 _HOOK_ENDS = {"success": "done", "error": "failed"}
 
@@ -38,3 +38,35 @@ def about_itself(subtype: str, data: Mapping[str, Any], turn_id: str, at: float)
             )
         ]
     return []
+
+
+class Tasks:
+    """What the agent runs beside its answer, and of which turn each is."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, str] = {}
+        self._agents: set[str] = set()  # sub-agents in the background
+
+    def read(self, subtype: str, data: Mapping[str, Any], turn_id: str) -> None:
+        """Take a system message in."""
+        task_id, status = str(data.get("task_id")), (data.get("patch") or {}).get("status")
+        if subtype == "task_started":
+            self._turns[task_id] = turn_id
+            if data.get("is_backgrounded") and data.get("task_type") == "local_agent":
+                self._agents.add(task_id)
+        elif subtype == "task_notification" or (subtype == "task_updated" and status):
+            self._turns.pop(task_id, None)
+            if status != "running":
+                self._agents.discard(task_id)
+
+    def take(self, turn_id: str) -> list[str]:
+        """The ids of those that this turn began and that still run; once."""
+        mine = [task for task, turn in self._turns.items() if turn == turn_id]
+        for task in mine:
+            del self._turns[task]
+        return mine
+
+    @property
+    def agents(self) -> bool:
+        """Whether a sub-agent works in the background, whatever turn it is of."""
+        return bool(self._agents)

@@ -19,6 +19,7 @@ from claude_agent_sdk.types import PermissionRuleValue, PermissionUpdate
 
 from turncell import events as ev
 from turncell.backends.base import Deliver, Prompt
+from turncell.backends.claude_outputs import shallow
 from turncell.backends.claude_wire import Wire
 from turncell.questions import Answer, Unattended, Verdict, choices_in, settled_as
 
@@ -91,7 +92,7 @@ class ToolRules:
             return PermissionResultAllow(updated_permissions=wider)
         asked = ev.QuestionAsked(
             turn_id=self._prompt.turn_id, at=time.monotonic(), tool=name,
-            question_id=self._new_id(ctx.tool_use_id), input=given, scope=scope,
+            question_id=self._new_id(ctx.tool_use_id), input=shallow(given), scope=scope,
         )  # fmt: skip
         self._deliver(asked)
         if not self._prompt.asks and self._refused != asked.turn_id:

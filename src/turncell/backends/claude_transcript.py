@@ -154,7 +154,7 @@ def _find(session_id: str) -> Path | None:
 def _record(line: bytes) -> dict[str, Any] | None:
     try:
         data = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
 

@@ -31,9 +31,9 @@ from claude_agent_sdk import (
 from turncell import events as ev
 from turncell.backends.base import NOBODY
 from turncell.backends.claude_lists import TodoList
-from turncell.backends.claude_outputs import change_of, output_of
+from turncell.backends.claude_outputs import change_of, output_of, shallow
 from turncell.backends.claude_result import Tally, end_of, error_of, refused, usage_of
-from turncell.backends.claude_system import about_itself
+from turncell.backends.claude_system import Tasks, about_itself
 
 __all__ = ["LIFECYCLE", "Wire"]
 
@@ -62,7 +62,7 @@ class Wire:
         self._refusal: tuple[str, str] | None = None
         self._todos = TodoList()
         self._tally = Tally()
-        self._tasks: dict[str, str] = {}  # what runs in the background -> the turn it is of
+        self.tasks = Tasks()
 
     def sent(self, turn_id: str) -> None:
         """A prompt is being handed over."""
@@ -75,13 +75,6 @@ class Wire:
     def denied(self, tool_id: str) -> None:
         """We did not allow this tool call."""
         self._denied.add(tool_id)
-
-    def take_tasks(self, turn_id: str) -> list[str]:
-        """The ids of the tasks that this turn began and that still run; once."""
-        mine = [task for task, turn in self._tasks.items() if turn == turn_id]
-        for task in mine:
-            del self._tasks[task]
-        return mine
 
     def read(self, message: Any, at: float) -> list[ev.Event]:
         """Return the events of one SDK message read at `at` (monotonic seconds).
@@ -170,7 +163,7 @@ class Wire:
             if isinstance(block, ToolUseBlock):
                 yield ev.ToolStarted(
                     turn_id=turn_id, at=at, tool_id=block.id, name=block.name,
-                    input=block.input, parent=parent,
+                    input=shallow(block.input), parent=parent,
                 )  # fmt: skip
             elif isinstance(block, TextBlock) and parent is None:
                 key, _ = self._claim(message.message_id, "text")
@@ -227,13 +220,10 @@ class Wire:
                 agent_version=data.get("claude_code_version"),
                 capabilities=tuple(data.get("capabilities") or ()),
             )  # fmt: skip
-        elif message.subtype == "task_started":
-            self._tasks[str(data.get("task_id"))] = self.turn()
-        elif message.subtype == "task_notification":
-            self._tasks.pop(str(data.get("task_id")), None)
         elif message.subtype == "informational":
             yield from self._informed(data, at)
         else:
+            self.tasks.read(message.subtype, data, self.turn())
             yield from about_itself(message.subtype, data, self.turn(), at)
 
     def _informed(self, data: dict[str, Any], at: float) -> Iterator[ev.Event]:

@@ -117,7 +117,7 @@ class ScriptedConnection:
     def __init__(self, backend: ScriptedBackend, launch: Launch, deliver: Deliver) -> None:
         self.backend = backend
         self.launch = launch
-        self.history_missing = False
+        self.history_missing = self.works_behind = False
         self.frozen = False
         self.interrupts = 0
         self.leftovers: list[ev.Event] = []

@@ -202,7 +202,7 @@ def card(tool: ToolCall, below: str = "", room: Room = LIVE, *, said: str = "") 
     asked = [block_html(block) for block in shown if block.kind != "output"]
     body = "".join([*asked, below, *came, _all_of_it(tool, room)])
     rest = words[len(name) :]
-    if not body:
+    if not body or not (room is LIVE or room.take(len(body))):
         return str(_html().flat(name, rest, style))
     # The last lines of what still runs are what a person waits for.
     watched = tool.status is None and bool(tool.output)

@@ -30,7 +30,7 @@ from turncell.views.words import (
 
 __all__ = ["ended_bundle", "plain_text", "result_bundle", "running_bundle"]
 
-_ROOM = 200_000  # characters of outputs that may be folded away whole
+_ROOM = 800_000  # characters of folded cards and outputs; what comes then has its line
 _END = 50_000  # characters of a long text that are unfolded
 _MOST = 2_000_000  # characters of a text that a page is given
 _RECORD_STRING = 2000  # characters of a tool's input or output that the record keeps

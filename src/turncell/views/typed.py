@@ -7,6 +7,7 @@ was meant for something else.
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 from typing import TextIO
@@ -46,7 +47,7 @@ class TypedAnswers:
 
     def __init__(self, stdin: TextIO | None = None) -> None:
         self._stdin = stdin
-        self._id = ""
+        self._id, self._typed = "", b""
         self._chosen: dict[str, str] = {}
 
     @property
@@ -59,14 +60,19 @@ class TypedAnswers:
         """The answer that was typed, if one was, and words to print."""
         stdin = self._stdin or sys.stdin
         if question.question_id != self._id:
-            self._id, self._chosen = question.question_id, {}
+            self._id, self._chosen, self._typed = question.question_id, {}, b""
             _throw_away(stdin)
         if not select.select([stdin], [], [], 0)[0]:
             return None, ""
-        line = stdin.readline()
-        if not question.choices:
-            return _verdict(line)
-        return self._choose(question, line.strip())
+        # Not by `readline`, which would wait for the rest of a line that Ctrl-D sent off.
+        piece = os.read(stdin.fileno(), 4096)
+        self._typed += piece
+        if not piece:  # the terminal is gone
+            return Answer(Verdict.DENY), ""
+        if not self._typed.endswith(b"\n"):
+            return None, ""
+        line, self._typed = self._typed.decode("utf-8", "replace").strip(), b""
+        return self._choose(question, line) if question.choices else _verdict(line)
 
     def _choose(self, question: Question, line: str) -> tuple[Answer | None, str]:
         choices = question.choices
@@ -85,9 +91,7 @@ class TypedAnswers:
 
 
 def _verdict(line: str) -> tuple[Answer | None, str]:
-    if not line:  # the terminal is gone
-        return Answer(Verdict.DENY), ""
-    verdict = _VERDICTS.get(line.strip().lower()[:1])
+    verdict = _VERDICTS.get(line.lower()[:1])
     return (Answer(verdict), "") if verdict else (None, "Type o, s or d; then Enter: ")
 
 
@@ -96,7 +100,7 @@ def _label(choice: Choice, line: str) -> str | None:
     numbers = line.replace(",", " ").split()
     if not all(number.isdecimal() for number in numbers):
         return line
-    picked = [int(number) - 1 for number in numbers]
+    picked = list(dict.fromkeys(int(number) - 1 for number in numbers))
     if not picked:
         return None
     too_many = len(picked) > 1 and not choice.several
