@@ -75,7 +75,7 @@ OPTIONS = (
            setting="sources"),
     Option("--expand", None, "let the agent interpret slash commands and @files",
            setting="expand"),
-    Option("--timeout", "S", "stop the turn after S seconds", _number, "timeout"),
+    Option("--timeout", "S", "stop the turn S seconds after the agent got the prompt", _number, "timeout"),
     Option("--ack", "S", "seconds a stop waits for an ack (default 5)", _number, "ack"),
     Option("--grace", "S", "seconds it then waits for the end (default 5)", _number, "grace"),
     Option("--strategy", "NAME", "interrupt_then_kill, interrupt (never kill) or kill",

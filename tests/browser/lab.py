@@ -34,7 +34,7 @@ SETTINGS = {
     "docmanager-extension/plugin": {"autosave": False},
 }
 EXPOSE = "--expose-app-in-browser"  # as window.jupyterapp
-IDLE = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status == 'idle'"
+KERNEL = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel"
 #: Shows the result `r` as a front end does that prefers Markdown to HTML.
 AS_MARKDOWN = """from IPython.display import Markdown
 Markdown(r._repr_mimebundle_()["text/markdown"])"""
@@ -187,7 +187,7 @@ class Tab:
     def idle(self) -> None:
         """Wait until the page says that the kernel is idle."""
         # The circle beside the kernel's name is "idle" before there is a kernel at all.
-        self.page.wait_for_function(IDLE, timeout=60_000)
+        self.page.wait_for_function(f"{KERNEL}?.status == 'idle'", timeout=60_000)
 
     def cell(self, index: int) -> Locator:
         return self.page.locator(".jp-Notebook .jp-CodeCell").nth(index)
@@ -223,9 +223,9 @@ class Tab:
         self.page.locator(".jp-Toolbar [data-command='notebook:interrupt-kernel']").click()
 
     def reload(self) -> None:
-        """Press F5."""
+        """Press F5, and wait until the page has found its kernel again, busy or not."""
         self.page.reload(wait_until="domcontentloaded")
-        self.page.locator(".jp-Notebook .jp-CodeCell").first.wait_for()
+        self.page.wait_for_function(f"{KERNEL} != null", timeout=60_000)
 
     def seen(self) -> list[list[str]]:
         """What the buttons said, each with the prompt that stood beside the cell then."""
