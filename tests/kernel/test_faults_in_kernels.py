@@ -112,7 +112,7 @@ def rogue(agent_kernel: AgentKernel) -> Iterator[AgentKernel]:
 
 def test_msg_g4_a_stream_that_falls_silent_is_said_and_can_be_stopped(rogue: AgentKernel) -> None:
     kernel = rogue
-    kernel.run("from turncell.views import base; base._SILENT_AFTER = 1.0")
+    kernel.run("from turncell.views import words; words._SILENT_AFTER = 1.0")
     options = "-s rogue -o r --ack 1 --grace 1"
     cell = kernel.start(f"%%agent {options}\ncount [rogue half-then-silent]")
 
@@ -123,7 +123,7 @@ def test_msg_g4_a_stream_that_falls_silent_is_said_and_can_be_stopped(rogue: Age
     assert not cell.done
     kernel.click(kernel.button("Stop"))
     kernel.wait(cell, 15)
-    kernel.run("base._SILENT_AFTER = 10.0")
+    kernel.run("words._SILENT_AFTER = 10.0")
     assert cell.reply["ename"] == "TurnStopped"
     assert kernel.value("[r.text, r.receipt.survivors]") == ["w0 w1 w2 w3 w4 ", []]
     assert kernel.value("str(r.outcome)") == "killed"
