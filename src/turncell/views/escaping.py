@@ -35,7 +35,9 @@ def escape_markdown(text: str, *, math: bool = False) -> str:
     rows = [_Row(line) for line in text.split("\n")]
     env: dict[str, Any] = {_NOTED: {}}
     for token in _tracer(math=math).parse(text, env):
-        if token.type == "inline" and token.map:
+        if token.type == "fence" and token.map:
+            rows[token.map[0]].swap(token.info, "".join(filter(_in_language, token.info)))
+        elif token.type == "inline" and token.map:
             places = env[_NOTED].get(token.content, set())
             _escape(rows[token.map[0] : token.map[1]], token.content, places)
     return "\n".join(row.finished() for row in rows)
@@ -58,8 +60,19 @@ class _Row:
             everywhere = _unescaped(self._rest)
             self._done, self._rest = self._done + _with_backslashes(self._rest, everywhere), ""
 
+    def swap(self, part: str, other: str) -> None:
+        """Put other words in the place of the last of these."""
+        if part and part in self._rest:
+            before, _, after = self._rest.rpartition(part)
+            self._rest = before + other + after
+
     def finished(self) -> str:
         return self._done + self._rest
+
+
+def _in_language(character: str) -> bool:
+    # One front end puts the line of a fence into its page as it is.
+    return character.isalnum() or character in "_+#.- "
 
 
 def _escape(rows: list[_Row], content: str, places: set[int]) -> None:

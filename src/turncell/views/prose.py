@@ -18,6 +18,9 @@ from turncell.views.publish import Pace
 __all__ = ["Prose"]
 
 
+_AT_ONCE = 16_000  # characters of one picture; a larger one would hold up the next
+
+
 class Prose:
     """One stretch of assistant text."""
 
@@ -28,6 +31,7 @@ class Prose:
         self._begin()
 
     def _begin(self) -> None:
+        self._hurried = False  # too much came at once to be rendered before the end
         self._done = 0  # blocks that stay as they are
         self._seen = ""  # the text taken in so far
         self._tail_drawn: tuple[str, bool] | None = None
@@ -66,6 +70,7 @@ class Prose:
         """Take the new text in; tell whether a block was cut off the tail that was shown."""
         piece = self._cleaner.feed(segment.text[len(self._seen) :], last=segment.settled)
         self._seen = segment.text
+        self._hurried = len(piece) > _AT_ONCE
         if not grows:
             # Something stands below already: a new output would come after it.
             self._splitter.hold(piece)
@@ -94,7 +99,7 @@ class Prose:
 
     def _bundle(self, text: str) -> dict[str, Any]:
         bundle = {"text/plain": text}
-        if len(self._seen) <= PLAIN_AFTER:
+        if len(self._seen) <= PLAIN_AFTER and not self._hurried:
             html = frames.text_html(text, math=self._math)
             bundle["text/html"] = frames.frame(html, math=self._math)
         return bundle
