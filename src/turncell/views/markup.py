@@ -28,7 +28,8 @@ _TAGS = {
 _STYLED = ("code", "div", "pre", "span", "td", "th")
 _ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, **{tag: {"style"} for tag in _STYLED}}
 _PROPERTIES = {
-    "border-left", "color", "font-style", "margin", "overflow-x", "padding", "text-align", "white-space",
+    "border-left", "color", "font-style", "margin", "overflow-x", "padding", "text-align",
+    "white-space",
 }  # fmt: skip
 _CODE = (
     "border-left:3px solid var(--jp-border-color2,currentColor);padding:.2em .8em;"
