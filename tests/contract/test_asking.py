@@ -19,7 +19,6 @@ from turncell.views.notebook import NotebookView
 from turncell.views.terminal import TerminalView
 from turncell.views.typed import TypedAnswers, question_words
 
-pytest.importorskip("ipywidgets")
 ONE = {"question": "Which colour?", "header": "c", "multiSelect": False,
        "options": [{"label": "Red", "description": "warm <b>"}, {"label": "Blue"}]}  # fmt: skip
 SEVERAL = {"question": "Which fruits?", "header": "f", "multiSelect": True,

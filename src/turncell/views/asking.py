@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from turncell.questions import Answer, Choice, Question, Verdict
-from turncell.views import frames
+from turncell.views import frames, widgets
 from turncell.views.base import Taps
 from turncell.views.cleaning import clean
 from turncell.views.words import question_line
@@ -25,7 +25,6 @@ __all__ = ["Asking", "OnAnswer", "QuestionPanel"]
 OnAnswer = Callable[[str, Answer], None]
 
 _SAVED = "(its buttons need ipywidgets and a live kernel; interrupt the kernel to stop the turn)"
-_VIEW = "application/vnd.jupyter.widget-view+json"
 _LABEL = 60  # characters of an answer on its button; the text above has all of it
 
 
@@ -46,36 +45,31 @@ class QuestionPanel:
         taps: Taps,
         run: Callable[[Callable[[], None]], None],
     ) -> None:
-        import ipywidgets as widgets
+        import ipywidgets
 
         self._question, self._on_answer, self._taps, self._run = question, on_answer, taps, run
-        self._widgets = widgets
+        self._ipywidgets = ipywidgets
         self._at = 0  # which of the agent's own questions is on screen
         self._chosen: dict[str, str] = {}  # by their text
         self._picked: list[str] = []  # labels, where several may be taken
         self._made: list[Any] = []
         self._ids: dict[Any, str] = {}  # the comm of each button: a closed one has none
         self._over = False
-        wrap = widgets.Layout(flex_flow="row wrap", margin="0")
+        wrap = ipywidgets.Layout(flex_flow="row wrap", margin="0")
         # Whole as they are made: there are front ends that hear of no later change.
-        self._text: Any = widgets.HTML(self._fill())
-        self._row: Any = widgets.HBox(self._made, layout=wrap)
-        self._box: Any = widgets.VBox([self._text, self._row])
+        self._text: Any = ipywidgets.HTML(self._fill())
+        self._row: Any = ipywidgets.HBox(self._made, layout=wrap)
+        self._box: Any = ipywidgets.VBox([self._text, self._row])
 
     def bundle(self) -> dict[str, Any]:
         """What displays it. Its plain text is what a notebook saved meanwhile shows."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
-        words = f"{question_line(self._question)}\n{_SAVED}"
-        return {"text/plain": words, _VIEW: view}
+        return widgets.shown(self._box, f"{question_line(self._question)}\n{_SAVED}")
 
     def close(self) -> None:
         """Remove it from the screen and from the kernel, parts included."""
         self._over = True
         self._clear(self._made)
-        for widget in (self._box, self._row, self._text):
-            styles = [widget.style] if widget.has_trait("style") else []
-            for part in (widget, widget.layout, *styles):
-                part.close()
+        widgets.close(self._box, self._row, self._text)
 
     def _show(self) -> None:
         """Show the next of the questions."""
@@ -106,8 +100,8 @@ class QuestionPanel:
         return frames.choice(choice, self._at + 1, len(self._question.choices))
 
     def _button(self, label: str, on_click: Callable[[Any], None], style: str = "") -> None:
-        layout = self._widgets.Layout(width="auto", margin="2px 6px 2px 0")
-        button = self._widgets.Button(
+        layout = self._ipywidgets.Layout(width="auto", margin="2px 6px 2px 0")
+        button = self._ipywidgets.Button(
             description=_short(label), tooltip=clean(label), button_style=style, layout=layout
         )
         button.on_click(on_click)
@@ -157,8 +151,7 @@ class QuestionPanel:
             if comm_id is None:
                 continue  # the other thread was here
             self._taps.forget(comm_id)
-            for part in (button, button.layout, button.style):
-                part.close()
+            widgets.close(button)
 
 
 def _short(label: str) -> str:

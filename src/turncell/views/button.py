@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from turncell.views import frames
+from turncell.views import frames, widgets
 
 __all__ = ["StopButton"]
 
@@ -17,23 +17,22 @@ __all__ = ["StopButton"]
 
 _HOW = "Stop this turn (a kernel interrupt does it, too)"  # where no click gets in, say
 _SAVED = "turncell: a turn was running when this was saved"
-_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class StopButton:
     """A Stop button and one line of status. Raises ImportError where there is no ipywidgets."""
 
     def __init__(self, on_stop: Callable[[], None]) -> None:
-        import ipywidgets as widgets
+        import ipywidgets
 
         self._on_stop = on_stop
         self._open = True
-        width = widgets.Layout(width="auto", min_width="5.5em", flex="0 0 auto")
-        self._button: Any = widgets.Button(description="Stop", tooltip=_HOW, layout=width)
-        room = widgets.Layout(flex="1 1 auto", margin="0 0 0 .6em")
-        self._status: Any = widgets.HTML(value=frames.status("starting"), layout=room)
-        row = widgets.Layout(align_items="center", width="100%")
-        self._box: Any = widgets.HBox([self._button, self._status], layout=row)
+        width = ipywidgets.Layout(width="auto", min_width="5.5em", flex="0 0 auto")
+        self._button: Any = ipywidgets.Button(description="Stop", tooltip=_HOW, layout=width)
+        room = ipywidgets.Layout(flex="1 1 auto", margin="0 0 0 .6em")
+        self._status: Any = ipywidgets.HTML(value=frames.status("starting"), layout=room)
+        row = ipywidgets.Layout(align_items="center", width="100%")
+        self._box: Any = ipywidgets.HBox([self._button, self._status], layout=row)
         self._button.on_click(self._clicked)
 
     @property
@@ -43,8 +42,7 @@ class StopButton:
 
     def bundle(self) -> dict[str, Any]:
         """What displays it. Its plain text is what a notebook saved in mid turn shows."""
-        view = {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}
-        return {"text/plain": _SAVED, _VIEW: view}
+        return widgets.shown(self._box, _SAVED)
 
     def draw(self, label: str, status: str) -> None:
         """Show these words; ipywidgets sends only what changed."""
@@ -60,10 +58,7 @@ class StopButton:
         """Remove it from the screen and from the kernel, parts included."""
         self._open = False
         self._button.on_click(self._clicked, remove=True)
-        parts = [self._box, self._button, self._status]
-        styles = [w.style for w in parts if w.has_trait("style")]
-        for widget in [*parts, *[w.layout for w in parts], *styles]:
-            widget.close()
+        widgets.close(self._box, self._button, self._status)
 
     def _clicked(self, _button: Any) -> None:
         # Only where no tap took the click: a background turn, or a kernel without a tap.

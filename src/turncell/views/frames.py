@@ -8,7 +8,6 @@ whole turn stays small enough to be saved with a notebook.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -18,6 +17,7 @@ from turncell.questions import Choice, Question
 from turncell.views.cards import Block, asked_for, blocks, cut_note
 from turncell.views.cleaning import clean
 from turncell.views.markup import to_html
+from turncell.views.templating import template
 from turncell.views.words import question_call, question_line, tool_line
 
 __all__ = [
@@ -33,13 +33,8 @@ _UNFOLDED = 5  # steps in a row that are shown one by one
 _TROUBLE = {"failed": "error", "denied": "warning", "cancelled": "warning"}
 
 
-@lru_cache(maxsize=1)
 def _html() -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # not at import
-
-    loader = PackageLoader("turncell.views")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-    return environment.get_template("turn.html.jinja").module
+    return template("turn.html.jinja").module
 
 
 def _safe(html: str) -> Any:

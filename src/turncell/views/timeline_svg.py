@@ -8,15 +8,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
 from unicodedata import east_asian_width
 
 from turncell.timeline import Lane, Timeline
 from turncell.views.cleaning import clean
-
-if TYPE_CHECKING:
-    from jinja2 import Template
+from turncell.views.templating import template
 
 __all__ = ["bundle", "svg", "words"]
 
@@ -80,7 +76,7 @@ def svg(timeline: Timeline) -> str:
     rows = _rows(timeline)
     scale = _scale(timeline.duration, _RIGHT - _LEFT)
     said = [f"{row.name} {row.detail} from {row.start} for {row.took} {row.status}" for row in rows]
-    return _template().render(
+    return template("timeline.svg.jinja").render(
         id="".join(each for each in timeline.turn_id if each.isascii() and each.isalnum())[:8],
         title=_title(timeline),
         ending=_ending(timeline),
@@ -92,15 +88,6 @@ def svg(timeline: Timeline) -> str:
         right=_RIGHT,
         scale=scale,
     )
-
-
-@lru_cache(maxsize=1)
-def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    made = Environment(loader=PackageLoader("turncell.views"), autoescape=True)
-    made.undefined, made.trim_blocks, made.lstrip_blocks = StrictUndefined, True, True
-    return made.get_template("timeline.svg.jinja")
 
 
 def _shapes(lane: Lane, scale: float) -> dict[str, str]:
