@@ -32,8 +32,8 @@ LAST_PICTURE = 2.0
 class Drawable(Protocol):
     """What the runtime knows of a view."""
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Draw the whole picture."""
+    def show(self, snapshot: Snapshot) -> bool | None:
+        """Draw the whole picture. True: some of it was too early and is to be drawn soon."""
 
 
 async def off_loop(
@@ -74,7 +74,7 @@ class Painter:
         self._stirred = anyio.Event()  # there is something to draw at all
         self._phase = ""
         self._last = False
-        self._broken = False
+        self._broken = self._behind = False
         self.done = anyio.Event()
         # Of its own: stuck views must not use up the threads that stops work with.
         self._limiter = anyio.CapacityLimiter(1)
@@ -118,8 +118,10 @@ class Painter:
         picture = self._look()
         if self._before is not None:
             await self._before()
+        self._behind = False
         try:
-            await off_loop(self._view.show, picture, limiter=self._limiter)
+            show = self._view.show
+            self._behind = await off_loop(show, picture, limiter=self._limiter) is True
         except Exception:  # noqa: BLE001 - a broken view must not stop a turn or a stop
             self._broken = True
             logging.getLogger("turncell").exception("the view failed; the turn goes on without it")
@@ -128,7 +130,7 @@ class Painter:
         """Until the next picture is due. Wakes for nothing else: a silent agent costs nothing."""
         with anyio.move_on_after(PACE):
             await self._urgent.wait()
-        if not self._urgent.is_set():
+        if not (self._urgent.is_set() or self._behind):
             with anyio.move_on_after(HEARTBEAT - PACE):
                 await self._stirred.wait()
         self._urgent = anyio.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -131,6 +132,12 @@ def on_screen(messages: Iterable[dict[str, Any]], *, deaf: bool = False) -> list
         assert key not in shown, "displayed twice"
         shown[key] = content["data"]
     return list(shown.values())
+
+
+def words_of(bundle: dict[str, Any]) -> str:
+    """What a bundle says, in any of its forms."""
+    plain = bundle.get("text/plain")
+    return str(plain) if plain is not None else re.sub("<[^>]*>", "", bundle["text/html"])
 
 
 class Tty(io.StringIO):

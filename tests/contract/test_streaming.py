@@ -84,9 +84,9 @@ def words(text: str) -> str:
 
 
 def live_text(socket: Socket) -> str:
-    """The text of the moving picture."""
+    """The text of the moving picture; a later tail has no plain form before it is a block."""
     _status, *blocks = on_screen(socket.messages)
-    return "".join(block["text/plain"] for block in blocks if block["text/plain"])
+    return "".join(block.get("text/plain", "") for block in blocks)
 
 
 @pytest.mark.parametrize("text", [FAMILY, FLAGS, THUMB, HEART, f"a {FAMILY}{THUMB} b {FLAGS}"])

@@ -18,8 +18,9 @@ __all__ = ["CellView", "Taps", "View"]
 class View(Protocol):
     """Draws one turn."""
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Draw the whole picture; the same one twice changes nothing."""
+    def show(self, snapshot: Snapshot) -> bool | None:
+        """Draw the whole picture; the same one twice changes nothing. True: some of it was too
+        early and is to be drawn soon."""
 
 
 class Taps(Protocol):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMIT", "PLAIN_AFTER", "SIZE", "Splitter", "presentable"]
 
-SIZE = 2048  # characters after which a block is due
+SIZE = 2700  # characters after which a block is due; 100,000 are less than 40 of them
 LIMIT = 16_384  # characters after which it is cut wherever it is
 PLAIN_AFTER = 300_000  # characters after which a text is cut at line ends, unparsed
 
@@ -137,7 +137,7 @@ def _outside_formula(text: str, blocks: list[_Block]) -> list[int]:
 def _inner_cut(text: str, kind: str, tokens: list[Token], size: int, last_line: int) -> int:
     if kind == "paragraph_open" and "$$" not in text:
         return _sentence_cut(text, size)
-    if kind.endswith("list_open") and len(text) > 2 * size:
+    if kind.endswith("list_open") and len(text) > 3 * size // 2:
         items = [b.start for b in _at_level(text, tokens, 1) if 0 < b.start < last_line]
         return next((s for s in items if s >= size), 0)
     return 0

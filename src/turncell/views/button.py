@@ -32,7 +32,10 @@ class StopButton:
         room = ipywidgets.Layout(flex="1 1 auto", margin="0 0 0 .6em")
         self._status: Any = ipywidgets.HTML(value=frames.status("starting"), layout=room)
         row = ipywidgets.Layout(align_items="center", width="100%")
-        self._box: Any = ipywidgets.HBox([self._button, self._status], layout=row)
+        unseen = ipywidgets.Layout(display="none")
+        self._style: Any = ipywidgets.HTML(value=frames.style(), layout=unseen)
+        parts = [self._button, self._status, self._style]
+        self._box: Any = ipywidgets.HBox(parts, layout=row)
         self._button.on_click(self._clicked)
 
     @property
@@ -58,7 +61,7 @@ class StopButton:
         """Remove it from the screen and from the kernel, parts included."""
         self._open = False
         self._button.on_click(self._clicked, remove=True)
-        widgets.close(self._box, self._button, self._status)
+        widgets.close(self._box, self._button, self._status, self._style)
 
     def _clicked(self, _button: Any) -> None:
         # Only where no tap took the click: a background turn, or a kernel without a tap.

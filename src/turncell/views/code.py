@@ -1,7 +1,8 @@
 """Source code with its comments, strings and keywords in the colours of the theme.
 
 The colours are JupyterLab's own variables; another front end shows plain code. Only three
-kinds are coloured: each span costs bytes, and these carry most of the reading.
+kinds are coloured: each span costs bytes, and these carry most of the reading. While a turn
+runs, bare elements stand for them, which `LIVE_STYLE` colours.
 """
 
 from __future__ import annotations
@@ -10,24 +11,31 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-__all__ = ["code_html"]
+__all__ = ["LIVE_STYLE", "code_html"]
 
 # pygments has no types: `Any` marks that border.
 
 _LIMIT = 20_000  # characters; a longer one is data more often than code
-_COLOURS = {
-    "Comment": "comment",
-    "Keyword": "keyword",
-    "String": "string",
+_STYLES = {
+    # The editor's comments are too pale to be read in the dark theme.
+    "Comment": "color:var(--jp-ui-font-color2);font-style:italic",
+    "Keyword": "color:var(--jp-mirror-editor-keyword-color)",
+    "String": "color:var(--jp-mirror-editor-string-color)",
 }
+_BARE = {"Comment": "i", "Keyword": "b", "String": "span"}
+
+#: The style sheet of code while a turn runs.
+LIVE_STYLE = ".turncell pre b{font-weight:inherit}" + "".join(
+    f".turncell pre {tag}{{{_STYLES[kind]}}}" for kind, tag in _BARE.items()
+)
 
 
-def code_html(code: str, language: str) -> str:
+def code_html(code: str, language: str, *, live: bool = False) -> str:
     """The inside of a code element: escaped, and coloured if the language is known."""
     lexer = _lexer(language) if language and len(code) <= _LIMIT else None
     if lexer is None:
         return escape(code)
-    return "".join(_coloured(colour, text) for colour, text in _runs(lexer, code))
+    return "".join(_coloured(kind, text, live) for kind, text in _runs(lexer, code))
 
 
 def _lexer(language: str) -> Any:
@@ -43,21 +51,20 @@ def _lexer(language: str) -> Any:
 
 
 def _runs(lexer: Any, code: str) -> list[tuple[str, str]]:
-    pairs = ((_colour(kind), text) for kind, text in lexer.get_tokens(code))
+    pairs = ((_kind(token), text) for token, text in lexer.get_tokens(code))
     return [
-        (colour, "".join(text for _, text in run))
-        for colour, run in groupby(pairs, key=lambda pair: pair[0])
+        (kind, "".join(text for _, text in run))
+        for kind, run in groupby(pairs, key=lambda pair: pair[0])
     ]
 
 
-def _colour(kind: Any) -> str:
-    return next((_COLOURS[name] for name in reversed(kind) if name in _COLOURS), "")
+def _kind(token: Any) -> str:
+    return next((name for name in reversed(token) if name in _STYLES), "")
 
 
-def _coloured(colour: str, text: str) -> str:
-    if not colour or not text.strip():
+def _coloured(kind: str, text: str, live: bool) -> str:
+    if not kind or not text.strip():
         return escape(text)
-    style = f"color:var(--jp-mirror-editor-{colour}-color,inherit)"
-    if colour == "comment":  # the editor's is too pale to be read in the dark theme
-        style = "color:var(--jp-ui-font-color2,inherit);font-style:italic"
-    return f'<span style="{style}">{escape(text)}</span>'
+    if live:
+        return f"<{_BARE[kind]}>{escape(text)}</{_BARE[kind]}>"
+    return f'<span style="{_STYLES[kind]}">{escape(text)}</span>'

@@ -26,7 +26,11 @@ __all__ = ["Ask", "CellFlow", "WholeFlow"]
 #: Makes the panel of a question; None where no button can be pressed.
 Ask = Callable[[Question], QuestionPanel] | None
 
-_TAIL_RATE = 12_000.0  # bytes a second for the text that is shown again and again
+_WHOLE_RATE = 12_000.0  # bytes a second for a whole turn that is shown again and again
+_TAIL_RATE = 40_000.0  # for the end of a text that grows
+# Seconds between two of them. JupyterLab looks through all outputs for headings when nothing has
+# changed for 0.2 s: an even beat below that is smooth, and spares the page this in mid text.
+_TAIL_BEAT = 0.16
 _COUNT_RATE = 600.0  # for a counter: about twice a second
 
 
@@ -36,10 +40,10 @@ class CellFlow:
     def __init__(self, publisher: CellPublisher, ask: Ask = None, *, math: bool = False) -> None:
         self._deck, self._ask, self._math = Deck(publisher, math=math), ask, math
         self._drawn: dict[str, Prose | _Step | _Asked] = {}
-        self._pace = Pace(_TAIL_RATE)
+        self._pace = Pace(_TAIL_RATE, _TAIL_BEAT)
 
-    def draw(self, snapshot: Snapshot) -> None:
-        """Bring the cell up to this picture."""
+    def draw(self, snapshot: Snapshot) -> bool:
+        """Bring the cell up to this picture; tell whether some text was too early for it."""
         segments = snapshot.segments
         if snapshot.phase == "running" and not segments:
             frames.text_html("")  # now the model thinks: a good time to load the parser
@@ -48,6 +52,8 @@ class CellFlow:
             part.draw(segment, snapshot.now, newest=segment is segments[-1])
         if len(self._drawn) > len(segments):
             self._drop({segment.key for segment in segments})
+        newest = self._drawn[segments[-1].key] if segments else None
+        return isinstance(newest, Prose) and newest.behind
 
     def close(self) -> None:
         """Take the questions away that are still open."""
@@ -159,7 +165,7 @@ class WholeFlow:
     def __init__(self, publisher: CellPublisher, ask: Ask = None, *, math: bool = False) -> None:
         self._piece, self._asked, self._ask = Piece(publisher), Piece(publisher), ask
         self._math = math
-        self._pace = Pace(_TAIL_RATE)
+        self._pace = Pace(_WHOLE_RATE)
         self._panel: tuple[str, QuestionPanel] | None = None
 
     def open(self) -> None:
@@ -168,12 +174,13 @@ class WholeFlow:
         if self._ask is not None:
             self._asked.show({"text/plain": "", "text/html": ""})
 
-    def draw(self, snapshot: Snapshot) -> None:
+    def draw(self, snapshot: Snapshot) -> bool:
         """Bring the output up to this picture, the less often the longer it is."""
         if snapshot.segments and self._pace.free(snapshot.now):
             bundle = running_bundle(snapshot, math=self._math)
             self._pace.spend(self._piece.show(bundle), snapshot.now)
         self._draw_question(next(iter(snapshot.questions), None))
+        return False
 
     def _draw_question(self, question: Question | None) -> None:
         asked = question.question_id if question is not None else None

@@ -16,14 +16,14 @@ from turncell.picture import Segment
 from turncell.questions import Choice, Question
 from turncell.views.cards import Block, asked_for, blocks, cut_note
 from turncell.views.cleaning import clean
-from turncell.views.markup import to_html
+from turncell.views.markup import LIVE_STYLE, to_html
 from turncell.views.templating import template
 from turncell.views.words import question_call, question_line, tool_line
 
 __all__ = [
     "LIVE", "Room", "card", "choice", "closing_line", "earlier", "flat", "frame", "group", "line",
-    "notice_line", "permission", "plain_html", "segments_html", "status", "step", "text_html",
-    "thinking_line", "todo_list", "within",
+    "notice_line", "permission", "plain_html", "segments_html", "status", "step", "style",
+    "text_html", "thinking_line", "todo_list", "within",
 ]  # fmt: skip
 
 # Templates have no types: `Any` marks that border.
@@ -82,9 +82,14 @@ def closing_line(text: str) -> str:
     return str(_html().closing(outcome, dot + rest))
 
 
-def text_html(text: str, *, math: bool = False) -> str:
-    """Assistant text (clean) as HTML."""
-    return to_html(text, math=math)
+def text_html(text: str, *, math: bool = False, live: bool = False) -> str:
+    """Assistant text (clean) as HTML; `live` text needs the `style` beside it."""
+    return to_html(text, math=math, live=live)
+
+
+def style() -> str:
+    """The style sheet of live text."""
+    return f"<style>{LIVE_STYLE}</style>"
 
 
 def plain_html(text: str) -> str:

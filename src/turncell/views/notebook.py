@@ -17,6 +17,7 @@ from turncell.picture import Snapshot
 from turncell.questions import Question
 from turncell.views import frames
 from turncell.views.asking import Asking, QuestionPanel
+from turncell.views.blocks import PLAIN_AFTER
 from turncell.views.button import StopButton
 from turncell.views.flow import CellFlow, WholeFlow
 from turncell.views.publish import CellPublisher, Piece
@@ -28,6 +29,7 @@ __all__ = ["NotebookView"]
 _HINT = "to stop: interrupt the kernel"
 _STARTED = "background turn started"
 _OVER = "background turn over"
+_LONG = 20_000  # characters of an answer whose last picture takes more than a moment
 
 
 class NotebookView:
@@ -99,15 +101,16 @@ class NotebookView:
         if isinstance(self._flow, WholeFlow):
             self._flow.open()
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: Snapshot) -> bool:
         """Draw the picture. The ended one is the last; what comes after it is ignored."""
         if self._ended:
-            return
+            return False
         if snapshot.phase == "ended":
             self._end(snapshot)
         elif self._live:
             self._draw_status(snapshot)
-            self._flow.draw(snapshot)
+            return self._flow.draw(snapshot)
+        return False
 
     def _draw_status(self, snapshot: Snapshot) -> None:
         status, button = status_line(snapshot), self._button
@@ -117,12 +120,15 @@ class NotebookView:
         self._publisher.run(lambda: button.draw(stop_label(snapshot), status))
 
     def _show_status(self, status: str) -> None:
-        self._status.show(_words(f"{status} · {self._hint}"))
+        bundle = _words(f"{status} · {self._hint}")
+        self._status.show({**bundle, "text/html": frames.style() + bundle["text/html"]})
 
     def _end(self, snapshot: Snapshot) -> None:
         self._ended = True
         bundle: dict[str, Any] = {"text/plain": plain_text(snapshot)}
         try:
+            if self._live and _LONG < len(snapshot.text) <= PLAIN_AFTER:
+                self._flow.draw(snapshot)  # the last words, before the long work on all of them
             bundle = ended_bundle(snapshot, math=self._math)
         finally:  # whatever goes wrong with the rich forms, the words are shown
             self._replace(bundle)

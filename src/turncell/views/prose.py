@@ -34,6 +34,7 @@ class Prose:
         self._hurried = False  # too much came at once to be rendered before the end
         self._done = 0  # blocks that stay as they are
         self._seen = ""  # the text taken in so far
+        self.behind = False  # the tail is longer than what is shown of it
         self._tail_drawn: tuple[str, bool] | None = None
         self._cleaner, self._splitter = Cleaner(), Splitter()
 
@@ -45,7 +46,8 @@ class Prose:
         if not self._continues(segment):
             self._begin()
         moved = self._take(segment, grows=newest)
-        if over or moved or self._pace.free(now):
+        self.behind = not (over or moved or self._pace.free(now))
+        if not self.behind:
             self._draw_tail(now, over=over)
         if over:
             for sheet in self._sheets:
@@ -77,7 +79,7 @@ class Prose:
             return False
         blocks = self._splitter.feed(piece)
         for block in blocks:
-            self._put(self._done, block)
+            self._put(self._done, block, plain=True)
             self._sheets[self._done].done = True
             self._done += 1
             self._tail_drawn = None
@@ -90,16 +92,20 @@ class Prose:
         self._tail_drawn = (tail, over)
         shown = tail if over or len(self._seen) > PLAIN_AFTER else presentable(tail)
         if shown.strip() or len(self._sheets) > self._done:
-            self._pace.spend(self._put(self._done, shown), now)
+            # The words of a tail come with its block; those of the first one at once, for
+            # front ends that show nothing else.
+            plain = over or not self._done
+            self._pace.spend(self._put(self._done, shown, plain=plain), now)
 
-    def _put(self, index: int, text: str) -> int:
+    def _put(self, index: int, text: str, *, plain: bool) -> int:
         if index == len(self._sheets):
             self._sheets.append(self._deck.add(is_text=True))
-        return self._sheets[index].show(self._bundle(text))
+        return self._sheets[index].show(self._bundle(text, plain=plain))
 
-    def _bundle(self, text: str) -> dict[str, Any]:
-        bundle = {"text/plain": text}
-        if len(self._seen) <= PLAIN_AFTER and not self._hurried:
-            html = frames.text_html(text, math=self._math)
+    def _bundle(self, text: str, *, plain: bool) -> dict[str, Any]:
+        rich = len(self._seen) <= PLAIN_AFTER and not self._hurried
+        bundle = {"text/plain": text} if plain or not rich else {}
+        if rich:
+            html = frames.text_html(text, math=self._math, live=True)
             bundle["text/html"] = frames.frame(html, math=self._math)
         return bundle

@@ -96,11 +96,11 @@ class Pace:
     """Spaces out a thing that is sent again and again by the bytes it takes.
 
     With a bound on bytes a second, the cost of a stream is linear in its length however
-    often it changes, and small things are still shown at once.
+    often it changes. `least` seconds are between two, however small they are.
     """
 
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
+    def __init__(self, rate: float, least: float = 0.0) -> None:
+        self._rate, self._least = rate, least
         self._free_at = 0.0
 
     def free(self, now: float) -> bool:
@@ -109,4 +109,4 @@ class Pace:
 
     def spend(self, count: int, now: float) -> None:
         """Count what was sent."""
-        self._free_at = now + count / self._rate
+        self._free_at = now + max(self._least, count / self._rate)
