@@ -60,6 +60,8 @@ class Commands(SessionCommands):
             )
         for session_id, name in self._book.sessions.items():
             lines.append(f"known session: {name} {session_id}")
+            if any(turn.session == name for turn in running):
+                continue  # how its turn ends is not known yet
             note = self._book.conversation(name).memory.pending(session_id)
             if note is not None and self._magics.settings().tell:
                 lines += [f"the next prompt of session {name} tells the model:", *_indented(note)]
@@ -93,7 +95,8 @@ class Commands(SessionCommands):
         for turn in turns:
             turn.stop("user", now="--now" in flags)
         names = ", ".join(dict.fromkeys(t.session for t in turns))
-        line = f"Stopping {len(turns)} turn(s) of {names}. %agent wait joins it, for its result."
+        count = "1 turn" if len(turns) == 1 else f"{len(turns)} turns"
+        line = f"Stopping {count} of {names}. %agent wait joins it, for its result."
         return self._magics.say(f"{line} {told}".strip())
 
     def _aim(self, running: list[TurnHandle], name: str | None) -> list[TurnHandle]:

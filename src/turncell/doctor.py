@@ -77,7 +77,7 @@ def credentials_source(environ: Mapping[str, str]) -> str:
         return "the agent's own login"
     if sys.platform == "darwin":
         return "none in the environment; perhaps the agent's own login in the keychain"
-    return "none found: set ANTHROPIC_API_KEY, or log in with the agent's own command"
+    return "none found: set ANTHROPIC_API_KEY, or start the agent binary and type /login"
 
 
 def _config_dir_state(environ: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -130,6 +131,21 @@ class StopReceipt:
         if self.taken:
             parts.append("of earlier turns, ended too: " + ", ".join(map(str, self.taken)))
         return " · ".join(parts)
+
+
+# The names that tools give their main input, what says most about a call first.
+_MAIN_INPUTS = (
+    "command", "file_path", "notebook_path", "pattern", "url", "query", "description", "subject",
+    "skill",
+)  # fmt: skip
+
+
+def main_input(given: dict[str, Any]) -> str:
+    """What says most about a call: its main input, else all of it as JSON."""
+    main = next((given[n] for n in _MAIN_INPUTS if isinstance(given.get(n), str)), None)
+    if main is None:
+        return json.dumps(given, ensure_ascii=False, default=str) if given else ""
+    return str(main)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class SessionCommands:
 
     def _fork(self, flags: Flags, name: str | None) -> None:
         if name is None:
-            raise UsageError("%agent fork NAME: how is the branch to be called?")
+            raise UsageError("Give the branch a name: %agent fork NAME.")
         parent = self._book.current
         session_id = self._magics.finder().fork(parent, name)
         self._book.current = name

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turncell import events as ev
-from turncell.outcome import TurnResult
+from turncell.outcome import TurnResult, main_input
 
 __all__ = ["Lane", "Span", "Timeline", "of_result", "under_way"]
 
@@ -172,7 +172,7 @@ class _Log:
             stretch.word, stretch.end = word, self._now
 
     def _call(self, event: ev.ToolStarted) -> None:
-        detail = next((v for v in event.input.values() if isinstance(v, str)), "")[:200]
+        detail = main_input(event.input)[:200]
         call = _Stretch(self._now, "", None, event.name, detail, (len(self._calls),))
         parent = self._calls.get(event.parent or "")
         if parent is not None:

@@ -244,6 +244,13 @@ class Tab:
                     return nbformat.read(self.path, as_version=4)
         raise TimeoutError("not saved")
 
+    def picture(self, name: str, cell: int = 1) -> None:
+        """Keep a picture of a cell for the docs, where TURNCELL_PICTURES names a directory."""
+        if directory := os.environ.get("TURNCELL_PICTURES"):
+            self.page.mouse.move(5, 5)
+            self.cell(cell).screenshot(path=Path(directory) / f"{name}.png")
+        self.shot(name)
+
     def shot(self, name: str) -> None:
         """Keep a picture for a person to look at, where TURNCELL_SHOTS names a directory."""
         if directory := os.environ.get("TURNCELL_SHOTS"):

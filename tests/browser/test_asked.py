@@ -1,11 +1,11 @@
 """Questions, cards and a picture of the turn in JupyterLab; the pictures of the docs.
 
-`TURNCELL_PICTURES=docs/pictures pytest tests/browser/test_asked.py` makes them anew.
+`TURNCELL_PICTURES=docs/pictures pytest --basetemp=/tmp/lighthouse tests/browser/test_asked.py
+tests/browser/test_lab.py` makes them anew.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from turncell.modelserver import Reply, Scenario, Script, Text, Thinking, ToolUs
 pytestmark = [pytest.mark.browser, pytest.mark.kernel, pytest.mark.cli]
 
 CLOSE = "area => area.querySelectorAll('.turncell details').forEach(one => { one.open = false; })"
+COLOURS = "line => new Set([line, line.parentNode].map(one => getComputedStyle(one).color)).size"
 BEFORE = "def lamp(hour):\n    return hour > 20\n"
 CODE = '''
 The rule has a gap: before the wind was measured, the lamp stayed dark at eight.
@@ -51,7 +52,7 @@ def task(subject: str) -> ToolUse:
 def script(path: Path) -> Script:
     edit = {"file_path": str(path), "old_string": "hour > 20", "new_string": "hour >= 20"}
     status = {"taskId": "1", "status": "completed"}
-    running = {"taskId": "2", "status": "in_progress"}
+    running, done = ({"taskId": "2", "status": s} for s in ("in_progress", "completed"))
     watch = "for i in 1 2 3 4 5 6 7 8 9; do echo check $i of 9; sleep 1; done"
     return Script(
         Scenario("repair", when="Repair", replies=[
@@ -61,7 +62,7 @@ def script(path: Path) -> Script:
             Reply(ToolUse("Edit", edit)),
             Reply(ToolUse("TaskUpdate", status), ToolUse("TaskUpdate", running)),
             Reply("Now I check it.", ToolUse("Bash", {"command": watch, "description": "check"})),
-            Reply(ToolUse("Bash", {"command": "rm no-such-log"})),
+            Reply(ToolUse("TaskUpdate", done), ToolUse("Bash", {"command": "rm no-such-log"})),
             Reply(Text(CODE)),
         ]),
         Scenario("colour", when="colour", replies=[
@@ -71,17 +72,9 @@ def script(path: Path) -> Script:
     )  # fmt: skip
 
 
-def picture(tab: Tab, name: str, cell: int = 1) -> None:
-    """Keep a picture of a cell, where TURNCELL_PICTURES names a directory."""
-    if directory := os.environ.get("TURNCELL_PICTURES"):
-        tab.page.mouse.move(5, 5)
-        tab.cell(cell).screenshot(path=Path(directory) / f"{name}.png")
-    tab.shot(name)
-
-
 def looked_at(tab: Tab, name: str, cell: int = 1) -> None:
     """Keep a picture, and see that nothing in it is hard to read."""
-    picture(tab, name, cell)
+    tab.picture(name, cell)
     assert faults(tab, cell) == []
     tab.output(cell).evaluate(CLOSE)
 
@@ -100,6 +93,8 @@ def test_a_turn_that_asks_and_works(tab: Tab) -> None:
     expect(tab.output(1)).to_contain_text("May the agent use this?")
     expect(tab.output(1)).to_contain_text("+hour >= 20")
     expect(tab.output(1)).to_contain_text("waiting for an answer")
+    changed = tab.output(1).get_by_text("+hour >= 20").last
+    assert changed.evaluate(COLOURS) == 1  # the sheet for live code is for code alone
     looked_at(tab, "question")
     # With the keyboard alone.
     allow.focus()
@@ -126,7 +121,7 @@ def test_a_turn_that_asks_and_works(tab: Tab) -> None:
     tab.finish(2)
     drawn = tab.output(2).locator("img, svg").first
     expect(drawn).to_be_visible()
-    picture(tab, "timeline", 2)
+    tab.picture("timeline", 2)
     own_question(tab)
 
 

@@ -32,10 +32,10 @@ SHOWN = (
 CONTROL = "from IPython.display import HTML\nHTML('<p>It is $q^2$ here.</p>')"
 
 
-def literal(area: Locator) -> None:
-    """Every dollar is there, and nothing was set as a formula."""
+def literal(area: Locator, timeout: float = 30_000) -> None:
+    """Every dollar is there, and nothing was set as a formula. `timeout` in milliseconds."""
     for words in SHOWN:
-        expect(area).to_contain_text(words, use_inner_text=True)
+        expect(area).to_contain_text(words, use_inner_text=True, timeout=timeout)
     expect(area.locator("mjx-container, mjx-math, .MathJax, .katex, math")).to_have_count(0)
 
 
@@ -87,4 +87,4 @@ def test_dollars_where_the_markdown_form_is_shown(tab: Tab) -> None:
     expect(tab.output(4).locator("mjx-container")).to_have_count(1)
     expect(tab.output(3).locator(".jp-RenderedMarkdown")).to_have_count(1)
     tab.shot("dollars-markdown")
-    literal(tab.output(3))
+    literal(tab.output(3), timeout=3000)

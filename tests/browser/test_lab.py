@@ -42,7 +42,7 @@ def test_the_main_job(tab: Tab) -> None:
     expect(tab.output(1)).to_contain_text("step 9,")
     expect(tab.output(1)).to_contain_text("stopped by you")
     expect(tab.output(1)).to_contain_text("TurnStopped")
-    tab.shot("4-stopped")
+    tab.picture("stopped")
     tab.finish(2)
     expect(tab.output(2)).to_contain_text("go on from there")
     assert "step 9," in json.dumps(tab.lab.place.server.requests[-1].history)
@@ -69,7 +69,9 @@ def reopened(tab: Tab) -> None:
 
 
 def test_a_stop_that_takes_its_time(tab: Tab) -> None:
-    tab.begin("%%agent -o r\ncount", "1 + 1")
+    tab.begin("%%agent -o r\ncount", "1 + 1", "%agent timeline")
+    tab.page.keyboard.press("Control+b")  # no list of files
+    tab.page.set_viewport_size({"width": 960, "height": 900})
     tab.run(1)
     expect(tab.output(1)).to_contain_text("w3 ")
     (agent,) = tab.lab.place.named("claude")
@@ -78,12 +80,17 @@ def test_a_stop_that_takes_its_time(tab: Tab) -> None:
     expect(tab.button(1)).to_have_text(STOPPING, timeout=2000)
     expect(tab.output(1)).to_contain_text("stopping: interrupt")
     expect(tab.prompt(1)).to_have_text("[*]:")
-    tab.shot("3-stopping")
+    tab.picture("stopping")
     agent.send_signal(signal.SIGCONT)
     tab.ended(1)
     expect(tab.output(1)).to_contain_text("agent kept warm")
     tab.finish(2)
     expect(tab.output(2)).to_contain_text("2")
+    tab.finish(3)
+    drawn = tab.output(3).locator("img, svg").first
+    expect(drawn).to_be_visible()
+    expect(drawn).to_have_attribute("src", re.compile("interrupt"))
+    tab.picture("stop-timeline", 3)
 
 
 def test_the_kernel_interrupt_of_the_page(tab: Tab) -> None:

@@ -176,6 +176,7 @@ def test_an_answer_does_not_overtake_a_stop(agents: Agents) -> None:
         result = turn.result(GENEROUS, raise_error=False)
         assert result.outcome is Outcome.INTERRUPTED
         assert [e.answer for e in of(result, ev.QuestionSettled)] == ["cancelled"]
+        assert [tool.status for tool in result.tools] == ["cancelled"]
     assert not (agents.cwd / "overtaken").exists()
     session.close()
 

@@ -130,8 +130,6 @@ def open_cli(tmp_path: Path) -> tuple[str, Path]:
     return str(script), seen
 
 
-# CI runs as root, so there it is tried.
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
 def test_perm_g3_root_that_asks_nothing_is_told_what_to_do(
     agents: Agents, open_cli: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +137,9 @@ def test_perm_g3_root_that_asks_nothing_is_told_what_to_do(
     cli, seen = open_cli
     session = agents.session("rooted", cli=cli)
     turn = session.start("hello")
+    if os.geteuid() != 0:  # everybody else is let in
+        assert turn.result(GENEROUS).text == "echo: hello"
+        return
     with pytest.raises(TurnFailed) as failed:
         turn.result(GENEROUS)
     said = str(failed.value)

@@ -220,6 +220,16 @@ def test_a_key_answers_in_a_terminal(seat: Seat, key: str, verdict: Verdict) -> 
     assert len(seat.answers) == 1
 
 
+def test_a_tool_that_was_allowed_is_seen_to_end(seat: Seat) -> None:
+    given = BASH["input"]
+    seat.show(seat.script.fold(ev.ToolStarted(tool_id="q", name="Bash", input=given)))
+    seat.ask(BASH)
+    seat.type("o")
+    seat.show(seat.script.fold(ev.QuestionSettled(question_id="q", answer="allowed")))
+    seat.show(seat.script.fold(ev.ToolEnded(tool_id="q", status="done", output="")))
+    assert "Bash rm -r <x> · done" in seat.screen.getvalue()
+
+
 def test_numbers_and_words_answer_the_agents_questions(seat: Seat) -> None:
     seat.ask(OWN)
     seat.type("7")

@@ -33,6 +33,15 @@ RESULT = TurnResult("text", Outcome.COMPLETED, None, "0123456789ab", "t", durati
             "running 12 s · main · model-x · retrying 3/10 in 1.2 s (529)",
         ),
         (
+            # The wait says why the agent is silent.
+            {"retry": ev.ApiRetry(attempt=1, limit=10, delay=2.0, status=None), "heard_at": 98.0},
+            "running 12 s · main · model-x · retrying 1/10 in 2.0 s (no answer from the API)",
+        ),
+        (
+            {"retry": ev.ApiRetry(attempt=1, limit=10, delay=2.0, status=401)},
+            "running 12 s · main · model-x · retrying 1/10 in 2.0 s (401: is the key right?)",
+        ),
+        (
             {"phase": "stopping", "stop": StopView("interrupt", 115.2, 124.5)},
             "stopping: interrupt, 3 s left (at most 12 s in all) · main · model-x",
         ),

@@ -55,7 +55,7 @@ def test_it_returns_at_once_and_fills_its_own_cell(agent_kernel: AgentKernel) ->
 def test_stop_by_name_and_the_join_tells(agent_kernel: AgentKernel) -> None:
     kernel = agent_kernel
     cell = background(kernel)
-    assert "Stopping 1 turn(s) of main" in kernel.run("%agent stop main").text
+    assert "Stopping 1 turn of main" in kernel.run("%agent stop main").text
     join = kernel.run("%agent wait main")
     assert join.reply["ename"] == "TurnStopped"
     assert len(join.reply["traceback"]) == 1
@@ -167,7 +167,7 @@ def test_a_stop_never_touches_another_session(agent_kernel: AgentKernel) -> None
 def test_stop_all_stops_all(agent_kernel: AgentKernel) -> None:
     kernel = agent_kernel
     cells = [background(kernel, f"-s {name} -o {name}") for name in ("left", "right")]
-    assert "2 turn(s)" in kernel.run("%agent stop --all").text
+    assert "2 turns of" in kernel.run("%agent stop --all").text
     for cell in cells:
         ended(kernel, cell, still_running=True)
     ended(kernel, cells[0])
@@ -194,7 +194,7 @@ def test_a_stop_said_again_means_the_same_turn(agent_kernel: AgentKernel) -> Non
         said = kernel.run("%agent stop").text
         kernel.wait_for(lambda: kernel.value("r is not None"), 10, "its end")
     assert said.startswith("That turn is over already. Still running: other. Stop one with ")
-    assert "Stopping 1 turn(s) of other" in kernel.run("%agent stop other").text
+    assert "Stopping 1 turn of other" in kernel.run("%agent stop other").text
     assert kernel.run("%agent wait main").error.startswith("TurnStopped")
     assert kernel.run("%agent wait other").error.startswith("TurnStopped")
     assert kernel.value("[str(x.outcome) for x in (r, beside)]") == ["interrupted"] * 2

@@ -250,6 +250,6 @@ def test_a_polite_strategy_never_kills(agent_kernel: AgentKernel) -> None:
     refused = kernel.run("%%agent\nmore")
     assert refused.error.startswith("SessionBusy: ")
     assert len(refused.outputs) == 1  # the error itself, and no dead button
-    assert kernel.run("%agent stop --now").text.startswith("Stopping 1 turn(s)")
+    assert kernel.run("%agent stop --now").text.startswith("Stopping 1 turn of")
     kernel.wait_for(lambda: not agent.is_running(), 10, "the end of the agent")
     kernel.wait_for(lambda: kernel.run("%%agent -o r\nmore").status == "ok", 10, "another turn")

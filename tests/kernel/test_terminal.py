@@ -126,7 +126,7 @@ def test_background_turns_and_leaving_in_mid_turn(place: Place) -> None:
         shown = seat.run("%agent wait") + seat.run("print(r.text)")
         assert "echo: hello there" in shown
         seat.run("%%agent --bg", "count")
-        assert "Stopping 1 turn(s)" in seat.run("%agent stop")
+        assert "Stopping 1 turn of" in seat.run("%agent stop")
         assert "TurnStopped" in seat.run("%agent wait")
         seat.run("%%agent --bg", "count on")
         place.server.wait_for(lambda request: "on" in request.prompt and request.deltas > 3, 30)

@@ -27,8 +27,8 @@ _OTHERWISE = (
 )
 #: What to do about an API error, by the kind the agent gives it.
 _ADVICE = {
-    "authentication_failed": "Set ANTHROPIC_API_KEY, or log in with the agent's own command. "
-    "%agent doctor says which credentials are used.",
+    "authentication_failed": "Set ANTHROPIC_API_KEY, or start the agent's program in a "
+    "terminal and type /login. %agent doctor says where it is, and which credentials are used.",
     "billing_error": "Put the account's billing right. " + _KEPT,
     "model_not_found": "Choose another with --model NAME or %config AgentMagics.model.",
     "rate_limit": "Wait a little. " + _KEPT,

@@ -25,6 +25,7 @@ from turncell.questions import Answer, Unattended, Verdict, choices_in, settled_
 
 __all__ = ["ToolRules"]
 
+_EDITS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}  # what the mode acceptEdits allows
 _STOPPED = "The user stopped this turn."
 _DENIED = "The user does not allow this."
 _UNANSWERED = "The user did not answer. Go on without an answer, or ask in your text."
@@ -137,16 +138,18 @@ class ToolRules:
             return PermissionResultAllow()
         if own:
             return self._deny(asked, "denied", _UNANSWERED, "nobody can be asked here")
+        edits = ", --permission-mode acceptEdits" if asked.tool in _EDITS else ""
         note = (
             f"{asked.tool} was denied: nobody can be asked here. To allow it, run the cell with "
-            f"--tools {asked.tool}, --unattended allow or --permission-mode acceptEdits."
+            f"--tools {asked.tool}{edits} or --unattended allow."
         )
         return self._deny(asked, "denied", note, note)
 
     def _deny(
         self, asked: ev.QuestionAsked, answer: str, message: str, note: str = ""
     ) -> PermissionResultDeny:
-        self._wire.denied(asked.question_id)
+        if answer == "denied":
+            self._wire.denied(asked.question_id)
         self._settled(asked, answer, note)
         return PermissionResultDeny(message=message)
 

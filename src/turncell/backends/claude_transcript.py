@@ -111,8 +111,8 @@ def fork(session_id: str) -> str:
         return str(fork_session(session_id).session_id)
     except (FileNotFoundError, ValueError) as error:
         raise UsageError(
-            f"Session {session_id} cannot be branched: the agent has written nothing down of it "
-            "yet. Send it a prompt first."
+            f"Session {session_id} cannot be branched: the agent has no record of it yet. "
+            "Send it a prompt first."
         ) from error
     except OSError as error:
         raise SettingError(

@@ -72,7 +72,8 @@ class Appender:
             return
         yield from self._events(snapshot)
         for question in snapshot.questions[:1] if self._asks else ():
-            yield from self._once(question.question_id, question_words(question), "info")
+            key = f"asked {question.question_id}"
+            yield from self._once(key, question_words(question), "info")
 
     def _events(self, snapshot: Snapshot) -> Iterator[Addition]:
         retry, stop = snapshot.retry, snapshot.stop

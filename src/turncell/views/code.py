@@ -25,8 +25,8 @@ _STYLES = {
 _BARE = {"Comment": "i", "Keyword": "b", "String": "span"}
 
 #: The style sheet of code while a turn runs.
-LIVE_STYLE = ".turncell pre b{font-weight:inherit}" + "".join(
-    f".turncell pre {tag}{{{_STYLES[kind]}}}" for kind, tag in _BARE.items()
+LIVE_STYLE = ".turncell .code b{font-weight:inherit}" + "".join(
+    f".turncell .code {tag}{{{_STYLES[kind]}}}" for kind, tag in _BARE.items()
 )
 
 

@@ -13,6 +13,7 @@ from unicodedata import east_asian_width
 from turncell.timeline import Lane, Timeline
 from turncell.views.cleaning import clean
 from turncell.views.templating import template
+from turncell.views.words import near
 
 __all__ = ["bundle", "svg", "words"]
 
@@ -157,7 +158,7 @@ def _row(lane: Lane) -> _Row:
     room = _LABEL - 2 * depth
     name = _cut(_plain(lane.name), room - len(count), 0.4) + count
     room -= _cells(name) + 1
-    detail = _cut(_plain(lane.detail), room) if room > 4 else ""
+    detail = _cut(_plain(near(lane.detail)), room) if room > 4 else ""
     start, took = _took(lane.spans[0].start), _took(lane.seconds)
     return _Row(lane, name, detail, depth, start, took, _cut(_status(lane), _STATUS))
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 
 from turncell.archive.notebook import here
-from turncell.outcome import StopReceipt, ToolCall, TurnResult
+from turncell.outcome import StopReceipt, ToolCall, TurnResult, main_input
 from turncell.picture import ASKED, Segment, Snapshot
 from turncell.questions import Question, choices_in
 from turncell.views.cleaning import boundary, clean
@@ -16,6 +15,7 @@ __all__ = [
     "error_text",
     "final_line",
     "earlier_lines",
+    "near",
     "question_call",
     "question_line",
     "status_line",
@@ -25,14 +25,10 @@ __all__ = [
 ]
 
 _SILENT_AFTER = 10.0  # seconds without a word from the agent before the status says so
+_WHY = {0: "no answer from the API", 401: "401: is the key right?"}  # why it is tried again
 _SUMMARY = 80  # characters of a tool's input on its line
 _ERROR_LINE = 300
 _SHORT = 40  # the same, in the status
-# What says most about a call, in this order: the names that tools give their main input.
-_MAIN_INPUTS = (
-    "command", "file_path", "notebook_path", "pattern", "url", "query", "description", "subject",
-    "skill",
-)  # fmt: skip
 _BY = {
     "user": "by you",
     "kernel_interrupt": "by a kernel interrupt",
@@ -59,9 +55,9 @@ def status_line(snapshot: Snapshot) -> str:
 def _trouble(snapshot: Snapshot) -> list[str]:
     retry, parts = snapshot.retry, []
     if retry is not None and snapshot.phase != "stopping":
-        status = f" ({retry.status})" if retry.status else ""
-        parts.append(f"retrying {retry.attempt}/{retry.limit} in {retry.delay:.1f} s{status}")
-    if snapshot.silent_for >= _SILENT_AFTER:
+        why = _WHY.get(retry.status or 0, str(retry.status))
+        parts.append(f"retrying {retry.attempt}/{retry.limit} in {retry.delay:.1f} s ({why})")
+    elif snapshot.silent_for >= _SILENT_AFTER:
         parts.append(f"silent for {int(snapshot.silent_for)} s")
     return parts
 
@@ -166,10 +162,12 @@ def _summary(tool: ToolCall, limit: int = _SUMMARY) -> str:
     asked = [choice.text for choice in choices_in(tool.name, tool.input)]
     if asked:
         return _cut(" / ".join(asked), limit)
-    main = next((tool.input[n] for n in _MAIN_INPUTS if isinstance(tool.input.get(n), str)), None)
-    if main is None:
-        main = json.dumps(tool.input, ensure_ascii=False, default=str)
-    return _cut(main.removeprefix(os.path.join(here(), "")), limit)
+    return _cut(near(main_input(tool.input)), limit)
+
+
+def near(path: str) -> str:
+    """A path as seen from here; other words stay as they are."""
+    return path.removeprefix(os.path.join(here(), ""))
 
 
 def _cut(text: str, limit: int) -> str:
@@ -239,8 +237,12 @@ def _figures(end: End) -> list[str]:
 def _tokens(usage: dict[str, int]) -> str:
     taken = [usage[name] for name in _TAKEN if usage.get(name) is not None]
     made = usage.get("output_tokens")
-    parts = [f"{sum(taken):,} tokens in"] if taken else []
-    return ", ".join(parts + ([f"{made:,} tokens out"] if made is not None else []))
+    parts = [f"{_count(sum(taken))} in"] if taken else []
+    return ", ".join(parts + ([f"{_count(made)} out"] if made is not None else []))
+
+
+def _count(tokens: int) -> str:
+    return "1 token" if tokens == 1 else f"{tokens:,} tokens"
 
 
 def error_text(end: End) -> str:
