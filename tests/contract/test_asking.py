@@ -121,11 +121,19 @@ def test_everything_that_is_allowed_can_be_seen(seat: Seat) -> None:
         {"tool": "Edit", "input": {"file_path": path, "old_string": "a", "new_string": "b",
                                    "replace_all": True}},
         {"tool": "mcp__x", "input": {"todos": [{"content": "t"}], "target": "production"}},
+        # A terminal takes the rest of the line for its title; a shell runs it.
+        {"tool": "Bash", "input": {"command": "ls \x1b]; rm -rf ~"}},
+        {"tool": "Bash", "input": {"command": "ls # \u202efr- mr ;"}},
+        {"tool": "Bash", "input": {"command": "rm -rf /", "todos": [{"content": "tidy"}]}},
+        {"tool": "mcp__patch", "input": {"old_string": "a", "new_string": "b", "content": "evil"}},
+        {"tool": "Edit", "input": {"old_string": "a", "new_string": "b", "edits": ["evil"]}},
+        {"tool": "mcp__run", "input": {"todos": [{"content": "tidy", "command": "rm -rf"}]}},
     ]  # fmt: skip
     for question, words in zip(
-        hidden, ["rm -rf ~/important", "dangerouslyDisableSandbox", ".bashrc", "production"],
+        hidden, ["rm -rf ~/important", "dangerouslyDisableSandbox", ".bashrc", "production",
+                 "\\x1b]; rm -rf ~", "\\u202e", "rm -rf /", "evil", "evil", "rm -rf"],
         strict=True,
-    ):
+    ):  # fmt: skip
         stage = Stage()
         stage.ask(question)
         known = importlib.import_module("ipywidgets.widgets.widget")._instances.values()
@@ -212,7 +220,8 @@ def test_a_key_answers_in_a_terminal(seat: Seat, key: str, verdict: Verdict) -> 
     assert "May the agent use this?" in seat.screen.getvalue()
     assert "rm -r <x>" in seat.screen.getvalue()
     assert seat.answers == []
-    seat.type("what?")
+    for words in ("what?", "stop", "oh no", "sure, no"):
+        seat.type(words)
     assert seat.answers == []
     seat.type(key)
     assert seat.answers == [("q", Answer(verdict))]

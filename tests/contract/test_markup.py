@@ -109,6 +109,18 @@ def test_maths_that_was_asked_for_is_left_to_the_front_end() -> None:
     assert bundle["text/markdown"].startswith("Let \\$x_1\\$ and \\$y_1\\$ be\n\n\\$\\$\n")
 
 
+def test_a_label_of_a_formula_stays() -> None:
+    html = to_html("$$\na = 1\n$$ (eq1)", math=True)
+    assert "(eq1)" in html
+    assert html.count("$$") == 2
+
+
+def test_classes_are_ours_alone() -> None:
+    html = to_html("```py\nx\n```\n\n| a |\n|---|\n| b |\n", live=True)
+    assert set(re.findall('class="([^"]*)"', html)) == {"code", "wide"}
+    assert "class" not in to_html("```py\nx\n```\n\n| a |\n|---|\n| b |\n")
+
+
 def test_dollars_where_a_link_leads_are_no_maths() -> None:
     text = "[a](http://x/$y) and [b](http://x/$z) <http://x/y>"
     assert escape_markdown(text) == "[a](http://x/\\$y) and [b](http://x/\\$z) <http://x/y>"

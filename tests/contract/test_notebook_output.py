@@ -180,10 +180,65 @@ def test_a_text_that_grows_above_a_tool_stays_above_it() -> None:
     view.open()
     view.show(script.fold(ev.TextDelta(text="Begin. ", block="b")))
     view.show(script.fold(ev.ToolStarted(tool_id="x", name="Bash")))
-    view.show(script.fold(ev.TextDelta(text="More words. " * 600, block="b")))
+    assert view.show(script.fold(ev.TextDelta(text="More words. " * 600, block="b")))  # too early
+    assert not view.show(script.at(after=1.0))
     _, text, tool = on_screen(socket.messages)
     assert text["text/plain"] == "Begin. " + "More words. " * 600
-    assert tool["text/plain"] == "Bash · running"
+    assert tool["text/plain"] == "Bash · running · 1 s"
+
+
+def test_bytes_of_a_text_with_something_below_grow_with_it() -> None:
+    def size(units: int) -> int:
+        socket, script = Socket(), Script()
+        view = NotebookView(shell_of(socket), None, live=True)
+        view.open()
+        view.show(script.fold(ev.TextDelta(text="Begin. ", block="b")))
+        view.show(script.fold(ev.Notice(text="a notice")))
+        for _ in range(units):
+            view.show(script.fold(ev.TextDelta(text="More words of it. " * 4, block="b")))
+        return socket.size
+
+    assert size(800) < 5 * size(200)
+
+
+def test_a_text_that_waits_for_the_rest_of_an_emoji_is_not_behind() -> None:
+    script = Script()
+    view = NotebookView(shell_of(Socket()), None, live=True)
+    view.open()
+    view.show(script.fold(ev.TextDelta(text="Done! ", block="b")))
+    view.show(script.fold(ev.TextDelta(text="\U0001f389", block="b")))
+    assert not view.show(script.at(after=5.0))
+
+
+def test_many_cards_are_sent_few_times() -> None:
+    def size(cards: int) -> int:
+        socket, script = Socket(), Script()
+        view = NotebookView(shell_of(socket), None, live=True)
+        view.open()
+        for n in range(cards):
+            command = {"command": f"step {n} " * 40}
+            script.fold(ev.ToolStarted(tool_id=f"t{n}", name="Bash", input=command))
+            ended = ev.ToolEnded(tool_id=f"t{n}", status="done", output="a line\n" * 60)
+            view.show(script.fold(ended))
+        return socket.size
+
+    assert size(1200) < 2.5 * size(600)
+
+
+def test_a_picture_that_fails_costs_only_the_moving_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    socket, script = Socket(), Script()
+    view = NotebookView(shell_of(socket), None, live=True)
+    view.open()
+    script.fold(ev.TextDelta(text="words " * 5000, block="b"))
+    monkeypatch.setattr(view._flow, "draw", broken)
+    with pytest.raises(RuntimeError):
+        view.show(script.end())
+    (bundle,) = on_screen(socket.messages)
+    assert {"text/html", "text/markdown", "text/plain", RECORD_TYPE} == set(bundle)
+
+
+def broken(*_: Any) -> None:
+    raise RuntimeError("broken")
 
 
 def test_text_that_was_shown_stays_shown() -> None:

@@ -17,10 +17,16 @@ def output_of(content: Any, result: Any) -> str:
     report = result.get("content") if isinstance(result, Mapping) and "agentId" in result else None
     if isinstance(report, list) and report:
         content = report[-1:]
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = (b.get("text") or f"[{b.get('type', 'content')}]" for b in content)
-    return "\n".join(parts)
+    blocks = content if isinstance(content, list) else [content]
+    return "\n".join(map(_words, blocks))
+
+
+def _words(block: Any) -> str:
+    # Nobody promises what these are.
+    if not isinstance(block, Mapping):
+        return "" if block is None else str(block)
+    kind = block.get("type", "content")
+    return str(block.get("text") or "") if kind == "text" else f"[{kind}]"
 
 
 def change_of(result: Any) -> str:

@@ -54,10 +54,11 @@ class Tasks:
             self._turns[task_id] = turn_id
             if data.get("is_backgrounded") and data.get("task_type") == "local_agent":
                 self._agents.add(task_id)
-        elif subtype == "task_notification" or (subtype == "task_updated" and status):
+        elif subtype == "task_notification" or (
+            subtype == "task_updated" and status not in (None, "running")
+        ):
             self._turns.pop(task_id, None)
-            if status != "running":
-                self._agents.discard(task_id)
+            self._agents.discard(task_id)
 
     def take(self, turn_id: str) -> list[str]:
         """The ids of those that this turn began and that still run; once."""

@@ -89,7 +89,7 @@ class ToolRules:
         """The SDK's `can_use_tool`: a tool needs a permission that nobody gave yet."""
         wider, own = _wider(name, ctx.suggestions), bool(choices_in(name, given))
         scope = "" if own else ", ".join(map(_in_words, wider))
-        if scope and scope in self._granted:
+        if scope and scope in self._granted and self._refused != self._prompt.turn_id:
             return PermissionResultAllow(updated_permissions=wider)
         asked = ev.QuestionAsked(
             turn_id=self._prompt.turn_id, at=time.monotonic(), tool=name,
@@ -110,7 +110,7 @@ class ToolRules:
         if answer.verdict is Verdict.DENY or (own and not answer.chosen):
             return self._deny(asked, "denied", _UNANSWERED if own else _DENIED)
         self._settled(asked, *settled_as(answer))
-        if answer.chosen:
+        if own:
             return PermissionResultAllow(updated_input={**given, "answers": dict(answer.chosen)})
         if answer.verdict is not Verdict.SESSION:
             return PermissionResultAllow()

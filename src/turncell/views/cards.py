@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from turncell.outcome import ToolCall
 from turncell.picture import Todo
+from turncell.plain import revealed
 from turncell.questions import Choice, Question, choices_in
 from turncell.views.cleaning import boundary, clean
 
@@ -30,10 +31,10 @@ __all__ = [
 OUTPUT_SHOWN = 2000  # characters; the rest is folded, or in the result's tools
 INPUT_SHOWN = 2000
 _ASKED = 50_000  # characters that are shown of what a permission is asked for
-#: The inputs that each kind of words tells.
+#: The inputs of a tool that its card tells whole; what else there is stands below as values.
 _TOLD = {
-    "todo": ("todos",), "question": ("questions",), "command": ("command",),
-    "diff": ("old_string", "new_string", "content", "edits"),
+    "Bash": ("command",), "Edit": ("old_string", "new_string"), "Write": ("content",),
+    "TodoWrite": ("todos",), "AskUserQuestion": ("questions",),
 }  # fmt: skip
 _DIFFED = 200_000  # characters; telling two longer texts apart takes too long
 _FROM_ITS_END = frozenset({"Bash", "BashOutput", "Monitor"})  # whose last lines say most
@@ -72,10 +73,11 @@ def given(name: str, tool_input: Mapping[str, Any], limit: int = INPUT_SHOWN) ->
 
 def asked_for(question: Question) -> list[Block]:
     """Everything that a permission is about; nobody may allow what could not be seen."""
-    told = _told(question.tool, question.input)
+    seen = revealed(question.input)
+    said = {key: seen[key] for key in _TOLD.get(question.tool, ()) if key in seen}
+    told = _told(question.tool, said)
     shown = [_cut(told[0], told[1], _ASKED)] if told is not None else []
-    said = _TOLD[told[0]] if told is not None else ()
-    rest = {key: value for key, value in question.input.items() if key not in said}
+    rest = {key: value for key, value in seen.items() if told is None or key not in said}
     return shown + ([_cut("input", _values(rest, _ASKED), _ASKED)] if rest else [])
 
 

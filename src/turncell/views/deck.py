@@ -3,8 +3,7 @@
 A front end shows only the first fifty or so outputs of a cell (JupyterLab: 50, then "Show more
 outputs"), and none can be taken back or put between others. So what is shown is a row of
 sheets, and when there are many, those that are done are laid together into one output and the
-others move up. An output is sent again only for that: once, and once more when it is so old
-that it is folded.
+others move up. An output is sent again only for that, and when it is so old that it is folded.
 """
 
 from __future__ import annotations
@@ -18,9 +17,10 @@ from turncell.views.publish import CellPublisher, Piece
 __all__ = ["Deck", "Sheet"]
 
 _OUTPUTS = 40  # at most; with the status and what the cell printed itself under 50
-_PILE = 60_000  # characters after which another pile is begun
-_OPEN = 120_000  # characters at the end that are not folded
-_KEPT = 1_200_000  # characters; what is older is only counted, and comes back at the end
+# In characters that the front end is given (of HTML, where there is any).
+_PILE = 60_000  # after which another pile is begun
+_OPEN = 120_000  # at the end that are not folded
+_KEPT = 1_200_000  # what is older is only counted, and comes back at the end
 
 
 class Sheet:
@@ -44,6 +44,11 @@ class Sheet:
         self.show({"text/plain": "", "text/html": ""})
 
     @property
+    def size(self) -> int:
+        """How many characters a front end is given for it."""
+        return len(self.bundle.get("text/html") or self.plain)
+
+    @property
     def plain(self) -> str:
         """Its words."""
         return str(self.bundle.get("text/plain", ""))
@@ -60,7 +65,7 @@ class _Pile:
 
     @property
     def size(self) -> int:
-        return sum(len(sheet.plain) for sheet in self.sheets)
+        return sum(sheet.size for sheet in self.sheets)
 
     @property
     def done(self) -> bool:
@@ -150,8 +155,11 @@ def _fit(last: _Pile, pile: _Pile) -> bool:
 
 
 def _put_away(piles: list[_Pile]) -> list[_Pile]:
-    """Count the oldest of very much instead of showing it."""
-    left, first = _KEPT, len(piles)
+    """Count the oldest of very much instead of showing it. Half of it goes at once: what stays
+    moves up, and is sent again."""
+    if sum(pile.size for pile in piles if not pile.away) <= _KEPT:
+        return piles
+    left, first = _KEPT // 2, len(piles)
     while first and (left > 0 or not piles[first - 1].done):
         first -= 1
         left -= piles[first].size

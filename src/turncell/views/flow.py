@@ -30,7 +30,7 @@ _WHOLE_RATE = 12_000.0  # bytes a second for a whole turn that is shown again an
 _TAIL_RATE = 40_000.0  # for the end of a text that grows
 # Seconds between two of them. JupyterLab looks through all outputs for headings when nothing has
 # changed for 0.2 s: an even beat below that is smooth, and spares the page this in mid text.
-_TAIL_BEAT = 0.16
+_TAIL_BEAT = 0.14
 _COUNT_RATE = 600.0  # for a counter: about twice a second
 
 
@@ -52,8 +52,7 @@ class CellFlow:
             part.draw(segment, snapshot.now, newest=segment is segments[-1])
         if len(self._drawn) > len(segments):
             self._drop({segment.key for segment in segments})
-        newest = self._drawn[segments[-1].key] if segments else None
-        return isinstance(newest, Prose) and newest.behind
+        return any(isinstance(part, Prose) and part.behind for part in self._drawn.values())
 
     def close(self) -> None:
         """Take the questions away that are still open."""
@@ -135,6 +134,7 @@ class _Asked:
     def __init__(self, sheet: Sheet, ask: Ask) -> None:
         self._sheet, self._ask = sheet, ask
         self._panel: QuestionPanel | None = None
+        self._drawn: Question | None = None
 
     def draw(self, segment: Segment, now: float, *, newest: bool) -> None:
         question = segment.question
@@ -144,7 +144,9 @@ class _Asked:
                 self._panel = self._ask(question)
                 self._sheet.show(self._panel.bundle())
             return
-        words = question_line(question)
+        if question is self._drawn:
+            return
+        self._drawn, words = question, question_line(question)
         self._sheet.done = question.answer is not None
         self._sheet.show({"text/plain": words, "text/html": frames.frame(frames.flat(words))})
         self.close()

@@ -13,6 +13,7 @@ from typing import Any
 
 from turncell.outcome import ToolCall
 from turncell.picture import Segment
+from turncell.plain import visible
 from turncell.questions import Choice, Question
 from turncell.views.cards import Block, asked_for, blocks, cut_note
 from turncell.views.cleaning import clean
@@ -115,7 +116,7 @@ def thinking_line(thinking: Segment, *, over: bool) -> str:
 
 def permission(question: Question) -> str:
     """What a tool wants to do, for the person who may allow it."""
-    call, scope = question_call(question), clean(question.scope)
+    call, scope = question_call(question), visible(question.scope)
     said = "".join(map(block_html, asked_for(question)))
     return frame(str(_html().permission(call, _safe(said), scope)), "group")
 
@@ -189,7 +190,7 @@ def flat(text: str, style: str = "dim") -> str:
 
 def todo_list(text: str) -> str:
     """The agent's own list of what it has to do."""
-    return str(_html().todos(clean(text).split("\n")))
+    return str(_html().todos(clean(text).split("\n"))) if text else ""
 
 
 def card(tool: ToolCall, below: str = "", room: Room = LIVE, *, said: str = "") -> str:
@@ -200,9 +201,10 @@ def card(tool: ToolCall, below: str = "", room: Room = LIVE, *, said: str = "") 
     shown = blocks(tool)
     came = [block_html(block) for block in shown if block.kind == "output"]
     asked = [block_html(block) for block in shown if block.kind != "output"]
-    body = "".join([*asked, below, *came, _all_of_it(tool, room)])
+    own, all_of_it = sum(map(len, [*asked, *came])), _all_of_it(tool, room)
+    body = "".join([*asked, below, *came, all_of_it])
     rest = words[len(name) :]
-    if not body or not (room is LIVE or room.take(len(body))):
+    if not body or not (room is LIVE or room.take(own)):
         return str(_html().flat(name, rest, style))
     # The last lines of what still runs are what a person waits for.
     watched = tool.status is None and bool(tool.output)

@@ -35,8 +35,9 @@ _TAGS = {
 _STYLED = ("code", "div", "pre", "span", "td", "th")
 _ATTRIBUTES = {
     "a": {"href", "title"}, "ol": {"start"}, "p": {"role", "aria-level"},
-    **{tag: {"style", "class"} for tag in _STYLED},
+    **{tag: {"style"} for tag in _STYLED},
 }  # fmt: skip
+_CLASSES = {"pre": {"code"}, "div": {"wide"}}
 _PROPERTIES = {
     "border-left", "color", "font-style", "margin", "overflow-x", "padding", "text-align",
     "white-space",
@@ -74,6 +75,7 @@ def to_html(text: str, *, math: bool = False, live: bool = False) -> str:
         _renderer(math=math).render(text, {_LIVE: live}),
         tags=_TAGS,
         attributes=_ATTRIBUTES,
+        allowed_classes=_CLASSES,
         url_schemes=_SCHEMES,
         url_relative="deny",
         link_rel="noreferrer nofollow",
@@ -94,7 +96,7 @@ def parser(*, math: bool = False) -> MarkdownIt:
     if math:
         from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-        made.use(dollarmath_plugin, allow_space=False, allow_digits=False)
+        made.use(dollarmath_plugin, allow_space=False, allow_digits=False, allow_labels=False)
     return made
 
 

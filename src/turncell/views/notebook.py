@@ -127,11 +127,18 @@ class NotebookView:
         self._ended = True
         bundle: dict[str, Any] = {"text/plain": plain_text(snapshot)}
         try:
-            if self._live and _LONG < len(snapshot.text) <= PLAIN_AFTER:
-                self._flow.draw(snapshot)  # the last words, before the long work on all of them
-            bundle = ended_bundle(snapshot, math=self._math)
+            try:
+                self._draw_last_words(snapshot)
+            finally:
+                bundle = ended_bundle(snapshot, math=self._math)
         finally:  # whatever goes wrong with the rich forms, the words are shown
             self._replace(bundle)
+
+    def _draw_last_words(self, snapshot: Snapshot) -> None:
+        # Before the work on all of them, which takes a moment.
+        long = _LONG < len(snapshot.text) <= PLAIN_AFTER
+        if self._live and long and isinstance(self._flow, CellFlow):
+            self._flow.draw(snapshot)
 
     def _replace(self, bundle: dict[str, Any]) -> None:
         try:

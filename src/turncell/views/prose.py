@@ -35,6 +35,7 @@ class Prose:
         self._done = 0  # blocks that stay as they are
         self._seen = ""  # the text taken in so far
         self.behind = False  # the tail is longer than what is shown of it
+        self._below = False  # something stands below it
         self._tail_drawn: tuple[str, bool] | None = None
         self._cleaner, self._splitter = Cleaner(), Splitter()
 
@@ -42,12 +43,15 @@ class Prose:
         """Bring the outputs up to this picture of the text."""
         over = segment.settled or not newest
         if segment is self._last and self._tail_drawn == (self._splitter.tail, over):
+            self.behind = False
             return
         if not self._continues(segment):
             self._begin()
         moved = self._take(segment, grows=newest)
-        self.behind = not (over or moved or self._pace.free(now))
-        if not self.behind:
+        wanted = self._tail_drawn != (self._splitter.tail, over)
+        due = segment.settled or moved or self._below != over or self._pace.free(now)
+        self.behind, self._below = wanted and not due, over
+        if wanted and due:
             self._draw_tail(now, over=over)
         if over:
             for sheet in self._sheets:
@@ -87,8 +91,6 @@ class Prose:
 
     def _draw_tail(self, now: float, *, over: bool) -> None:
         tail = self._splitter.tail
-        if self._tail_drawn == (tail, over):
-            return
         self._tail_drawn = (tail, over)
         shown = tail if over or len(self._seen) > PLAIN_AFTER else presentable(tail)
         if shown.strip() or len(self._sheets) > self._done:

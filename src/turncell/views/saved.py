@@ -86,7 +86,7 @@ def _step_lines(segments: Iterable[Segment]) -> list[str]:
             lines.append(("  " if segment.tool.parent else "") + tool_line(segment.tool))
         elif segment.question is not None:
             lines.append(question_line(segment.question))
-        elif segment.kind == "todos":
+        elif segment.kind == "todos" and segment.text:
             lines += clean(segment.text).split("\n")
     return lines
 

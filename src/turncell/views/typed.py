@@ -12,6 +12,7 @@ import select
 import sys
 from typing import TextIO
 
+from turncell.plain import visible
 from turncell.questions import Answer, Choice, Question, Verdict
 from turncell.views.cards import asked_for, cut_note
 from turncell.views.cleaning import clean
@@ -19,7 +20,9 @@ from turncell.views.words import question_call
 
 __all__ = ["TypedAnswers", "question_words"]
 
+# Whole words: who types "stop" does not mean the session.
 _VERDICTS = {"o": Verdict.ONCE, "s": Verdict.SESSION, "d": Verdict.DENY}
+_VERDICTS |= {"once": Verdict.ONCE, "session": Verdict.SESSION, "deny": Verdict.DENY}
 _PERMISSION = "[o] allow once  [s] allow for the session ({scope})  [d] deny; then Enter: "
 
 
@@ -29,7 +32,7 @@ def question_words(question: Question) -> str:
         return _choice_words(question.choices[0])
     shown = [f"{b.text}\n{cut_note(b)}".rstrip() for b in asked_for(question)]
     head = f"May the agent use this? {question_call(question)}"
-    return "\n".join([head, *shown, _PERMISSION.format(scope=clean(question.scope))])
+    return "\n".join([head, *shown, _PERMISSION.format(scope=visible(question.scope))])
 
 
 def _choice_words(choice: Choice) -> str:
@@ -91,7 +94,7 @@ class TypedAnswers:
 
 
 def _verdict(line: str) -> tuple[Answer | None, str]:
-    verdict = _VERDICTS.get(line.lower()[:1])
+    verdict = _VERDICTS.get(line.lower())
     return (Answer(verdict), "") if verdict else (None, "Type o, s or d; then Enter: ")
 
 

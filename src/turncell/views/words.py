@@ -8,6 +8,7 @@ import os
 from turncell.archive.notebook import here
 from turncell.outcome import StopReceipt, ToolCall, TurnResult, main_input
 from turncell.picture import ASKED, Segment, Snapshot
+from turncell.plain import revealed
 from turncell.questions import Question, choices_in
 from turncell.views.cleaning import boundary, clean
 
@@ -152,7 +153,7 @@ def question_line(question: Question) -> str:
 
 def question_call(question: Question) -> str:
     """The call that a permission is asked for, in a few words."""
-    call = ToolCall("", question.tool, question.input)
+    call = ToolCall("", question.tool, revealed(question.input))
     return clean(f"{question.tool} {_summary(call)}".strip())
 
 
