@@ -157,7 +157,7 @@ def test_doctor_tells_without_telling_the_secret(agent_kernel: AgentKernel) -> N
         ("%agent new x --carry", "which session?"),
         ("%agent new x --carry nothing", "There is no session nothing"),
         ("%agent last one two", "one name at most"),
-        ("%agent fork", "how is the branch to be called"),
+        ("%agent fork", "Give the branch a name"),
         ("%agent fork a/b", "is no session name"),
         ("%agent timeline nothing", "There is no session nothing"),
         ("%agent 'open", "cannot be read"),
