@@ -16,6 +16,10 @@ from turncell.modelserver import Reply, Scenario, Script, ToolUse, Words
 pytestmark = [pytest.mark.browser, pytest.mark.kernel, pytest.mark.cli]
 
 STOPPING = re.compile(r"Stopping \d+ s \(Force\)")
+LOOK = """one => {
+  const {fontSize, fontWeight, lineHeight, color, marginTop, marginBottom} = getComputedStyle(one);
+  return [fontSize, fontWeight, lineHeight, color, marginTop, marginBottom];
+}"""
 STORY = Script(
     Scenario("story", when="story", replies=[
         Reply("# The lighthouse\n\nEvery evening the *keeper* climbed the stairs.\n\n",
@@ -34,8 +38,11 @@ def test_the_main_job(tab: Tab) -> None:
     expect(tab.output(1)).to_contain_text("step 9,")
     expect(tab.prompt(1)).to_have_text("[*]:")
     tab.shot("2-streaming")
+    heading = tab.output(1).get_by_role("heading", name="The lighthouse", level=1)
+    live = heading.evaluate(LOOK)
     tab.button(1).click()
     tab.ended(1)
+    assert heading.evaluate(LOOK) == live  # nothing moves when the end takes its place
     answers = [prompt for label, prompt in tab.seen() if STOPPING.fullmatch(label)]
     assert "[*]:" in answers  # the answer was there while the cell still ran
     expect(tab.button(1)).to_have_count(0)

@@ -51,7 +51,14 @@ _STYLES = {
     "wide": "overflow-x:auto",  # a wide table scrolls by itself
 }
 _LIVE = "turncell: live"  # in the renderer's environment
-_HEADINGS = ".turncell [aria-level]{line-height:1.25;margin:1.2em 0 .8em}" + "".join(
+# As JupyterLab draws its own, so that nothing moves when they take their place.
+_HEADING = (
+    "line-height:var(--jp-content-heading-line-height,1.2);"
+    "font-weight:var(--jp-content-heading-font-weight,bold);"
+    "margin:var(--jp-content-heading-margin-top,.8em) 0 "
+    "var(--jp-content-heading-margin-bottom,.6em)"
+)
+_HEADINGS = f".turncell [aria-level]{{{_HEADING}}}" + "".join(
     f'.turncell [aria-level="{level}"]{{font-size:var(--jp-content-font-size{6 - level},{size}em)}}'
     for level, size in enumerate((2, 1.5, 1.2, 1, 0.9, 0.8), start=1)
 )
@@ -61,6 +68,8 @@ LIVE_STYLE = (
     "".join(f".turncell .{name}{{{style}}}" for name, style in _STYLES.items())
     + ".turncell td,.turncell th{text-align:left}.turncell .code code{white-space:inherit}"
     + _HEADINGS
+    + ".turncell [aria-level]:first-child"
+    + "{margin-top:calc(.5*var(--jp-content-heading-margin-top,.8em))}"
     + _CODE_STYLE
 )
 
