@@ -83,7 +83,7 @@ def size(report: Report, name: str, seen: Watched, limit: float | None = None) -
 
 def afterwards(report: Report, name: str, page: Watcher) -> None:
     """What a person does next."""
-    report.row(f"{name}: click into another cell", 1000 * page.click(), 200, "ms")
+    report.row(f"{name}: click into another cell", 1000 * page.click(), 300, "ms")
     report.row(f"{name}: 1 + 1 answered", page.answer(SPARE), 2, "s")
 
 
