@@ -30,7 +30,6 @@ from turncell.views import saved
 from turncell.views.notebook import NotebookView
 from turncell.views.words import final_line
 
-pytest.importorskip("ipywidgets")
 VIEW = "application/vnd.jupyter.widget-view+json"
 MARKDOWN = "Some **strong** words in a sentence of prose.\n\n- an item\n- one more\n\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -380,7 +381,7 @@ def test_a_click_on_a_watched_button_is_taken_once_and_settled_at_the_end(paper:
 
 
 def test_zmq_frames_are_understood(paper: Paper) -> None:
-    zmq = pytest.importorskip("zmq")
+    zmq = importlib.import_module("zmq")
     clicks: list[str] = []
     with ClickTap(paper.shell, clicks.append) as tap:
         tap.watch("stop")
@@ -505,7 +506,6 @@ def test_without_a_kernel_there_is_no_tap(shell: Any) -> None:
 
 
 def test_the_routes_of_a_kernel_follow_what_the_request_allows(paper: Paper) -> None:
-    pytest.importorskip("ipywidgets")
     paper._allow_stdin = True
     routes = stop_routes(paper.shell)
     assert routes == StopRoutes("notebook", True, True, "shell-channel thread")

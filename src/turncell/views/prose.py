@@ -35,7 +35,6 @@ class Prose:
         self._done = 0  # blocks that stay as they are
         self._seen = ""  # the text taken in so far
         self.behind = False  # the tail is longer than what is shown of it
-        self._below = False  # something stands below it
         self._tail_drawn: tuple[str, bool] | None = None
         self._cleaner, self._splitter = Cleaner(), Splitter()
 
@@ -48,9 +47,11 @@ class Prose:
         if not self._continues(segment):
             self._begin()
         moved = self._take(segment, grows=newest)
-        wanted = self._tail_drawn != (self._splitter.tail, over)
-        due = segment.settled or moved or self._below != over or self._pace.free(now)
-        self.behind, self._below = wanted and not due, over
+        drawn = self._tail_drawn
+        wanted = drawn != (self._splitter.tail, over)
+        turned = drawn is None or drawn[1] != over  # it begins, or something stands below it now
+        due = segment.settled or moved or turned or self._pace.free(now)
+        self.behind = wanted and not due
         if wanted and due:
             self._draw_tail(now, over=over)
         if over:
